@@ -1,0 +1,20 @@
+"""Errors of the core.
+
+::
+
+    PolicyError             the core was asked for something it cannot decide
+    ├── InfeasibleError     no solution exists for this input
+    └── UnknownPolicyError  no scheduling policy is registered under that name
+"""
+
+
+class PolicyError(Exception):
+    """Root of every error that the core raises."""
+
+
+class InfeasibleError(PolicyError):
+    """No solution exists for this input; the message names the object and the constraint."""
+
+
+class UnknownPolicyError(PolicyError):
+    """No scheduling policy is registered under the asked name; the message lists those that are."""

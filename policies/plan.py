@@ -1,0 +1,120 @@
+"""What the core decides: an immutable plan whose every decision names its reason and its numbers.
+
+Handle decisions with ``match`` and ``assert_never``; the shell turns each into Slurm calls.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from fractions import Fraction
+
+from policies.records import AgentName, JobId
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SetSiteFactor:
+    """Write a pending job's site factor.
+
+    Attributes
+    ----------
+    old : int or None
+        The value that Slurm shows now; ``None`` if it shows none, 0 if nobody set one (the hook missed the job).
+    tag : Fraction
+        The share tag behind the number: the agent's weighted dominant share just before this job would start.
+    is_adoption : bool
+        Whether the job carried no factor of ours yet.
+    """
+
+    job_id: JobId
+    agent: AgentName
+    old: int | None
+    new: int
+    tag: Fraction
+    is_adoption: bool
+    reason: str
+
+
+Decision = SetSiteFactor
+"""Every kind of decision; later kinds join this union."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AgentStanding:
+    """Where one agent stands in this cycle: what ``fairgpu status`` shows and what the submit hook starts from.
+
+    Attributes
+    ----------
+    weight, base_weight, sla_factor : Fraction
+        ``weight = base_weight * sla_factor``.
+    allocation : tuple of int
+        TRES amounts that its jobs hold, in the axis order of ``Plan.tres``.
+    queued : tuple of int
+        The same for its startable pending jobs; ``allocation + queued`` is where the next submitted job starts.
+    dominant_share : Fraction
+        ``max_r allocation_r / capacity_r``, unweighted.
+    weighted_share : Fraction or None
+        ``dominant_share / weight``; ``None`` (sorts last) for weight 0 with something running.
+    dominant_tres : str
+        The axis of the maximum, empty when nothing runs.
+    n_running, n_pending, n_startable : int
+        Jobs, array tasks counted one by one.
+    """
+
+    agent: AgentName
+    base_weight: Fraction
+    sla_factor: Fraction
+    weight: Fraction
+    allocation: tuple[int, ...]
+    queued: tuple[int, ...]
+    dominant_share: Fraction
+    weighted_share: Fraction | None
+    dominant_tres: str
+    n_running: int
+    n_pending: int
+    n_startable: int
+    oldest_wait_s: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SlaMemory:
+    """What the SLA weight remembers of one agent between cycles."""
+
+    agent: AgentName
+    smoothed: float
+    factor: Fraction
+    at_s: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Finding:
+    """Something an operator should see: a refused tag, an unplaceable job, a problem of the reader."""
+
+    kind: str
+    subject: str
+    text: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """One cycle's outcome.
+
+    Attributes
+    ----------
+    decisions : tuple of Decision
+        Most urgent first (head of the queue): a rate-limited shell enacts a prefix.
+    tres : tuple of str
+        The TRES axis order of every amount below.
+    capacity : tuple of int
+        What the agents share, per axis.
+    sla_memory : tuple of SlaMemory
+        Handed back to the next ``decide``.
+    """
+
+    at_s: float
+    policy: str
+    decisions: tuple[Decision, ...]
+    standings: tuple[AgentStanding, ...]
+    tres: tuple[str, ...]
+    capacity: tuple[int, ...]
+    sla_memory: tuple[SlaMemory, ...]
+    findings: tuple[Finding, ...] = ()

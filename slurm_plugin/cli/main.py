@@ -1,0 +1,89 @@
+"""The ``fairgpu`` command: verbs are loaded only when called, so that ``fairgpu --help`` stays quick."""
+
+from __future__ import annotations
+
+import importlib
+import os
+import sys
+from typing import Final
+
+import click
+
+from slurm_plugin.errors import AlreadyRunningError, ConfigError, FairGpuError, SlurmUnavailable
+
+_VERBS: Final[dict[str, str]] = {
+    "check-config": "slurm_plugin.cli.check_config",
+    "demo": "slurm_plugin.cli.demo",
+    "doctor": "slurm_plugin.cli.doctor",
+    "explain": "slurm_plugin.cli.explain",
+    "hook-server": "slurm_plugin.cli.hook_server",
+    "off": "slurm_plugin.cli.switch",
+    "on": "slurm_plugin.cli.switch",
+    "rebalance": "slurm_plugin.cli.rebalance",
+    "replay": "slurm_plugin.cli.replay",
+    "shadow": "slurm_plugin.cli.shadow",
+    "snapshot": "slurm_plugin.cli.snapshot",
+    "status": "slurm_plugin.cli.status",
+}
+"""Verb -> module; the module has a click command named like the verb with ``_`` for ``-``, plus ``_command``."""
+
+EXIT_FAILED: Final = 1
+EXIT_USAGE: Final = 2
+EXIT_SLURM_UNREACHABLE: Final = 3
+
+
+class _LazyGroup(click.Group):
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        del ctx
+        return sorted(_VERBS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        del ctx
+        if cmd_name not in _VERBS:
+            return None
+        module = importlib.import_module(_VERBS[cmd_name])
+        command: click.Command = getattr(module, cmd_name.replace("-", "_") + "_command")
+        return command
+
+
+@click.group(cls=_LazyGroup, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
+@click.version_option(package_name="slurm-fairgpu", prog_name="fairgpu")
+def cli() -> None:
+    """Share a Slurm GPU cluster among agents by agreement.
+
+    \b
+    Examples:
+      fairgpu check-config            is the site file right?
+      fairgpu doctor                  is this Slurm ready, and which line is missing?
+      fairgpu status                  who has what, who is owed what
+      fairgpu explain 4711            why does this job wait, digit for digit
+      fairgpu off                     stop every effect now; 'fairgpu on' resumes
+
+    \b
+    Exit codes: 0 done, 1 failed, 2 usage or site file, 3 Slurm unreachable.
+    """
+
+
+def main() -> None:
+    """Run the command line and turn our errors into a message and an exit code."""
+    try:
+        cli.main(standalone_mode=False)
+    except click.ClickException as err:
+        err.show()
+        sys.exit(err.exit_code)
+    except (click.Abort, KeyboardInterrupt):
+        sys.exit(130)
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(EXIT_FAILED)
+    except ConfigError as err:
+        click.echo(f"fairgpu: {err}", err=True)
+        for problem in err.problems:
+            click.echo(f"  {problem}", err=True)
+        sys.exit(EXIT_USAGE)
+    except SlurmUnavailable as err:
+        click.echo(f"fairgpu: {err}", err=True)
+        sys.exit(EXIT_SLURM_UNREACHABLE)
+    except (AlreadyRunningError, FairGpuError) as err:
+        click.echo(f"fairgpu: {err}", err=True)
+        sys.exit(EXIT_FAILED)
