@@ -1,0 +1,181 @@
+"""Frozen dataclasses to JSON values and back, exactly, led by the annotations of their fields.
+
+Understands what the core's records are made of: dataclasses, tuples, ``X | None``, string enumerations,
+fractions (``"p/q"``), new types and scalars. Reading trusts nothing: every value is checked against its type.
+"""
+
+from __future__ import annotations
+
+import re
+import types
+import typing
+from collections.abc import Callable, Hashable, Mapping
+from dataclasses import fields, is_dataclass
+from enum import StrEnum
+from fractions import Fraction
+from functools import cache
+from typing import Any, Final, TypeVar
+
+from slurm_plugin.errors import FairGpuError
+
+_FRACTION: Final = re.compile(r"-?[0-9]{1,1000}/[0-9]{1,1000}")
+
+Json = Any
+"""A value at the JSON border; checked against a field's type before anything else sees it."""
+
+Decode = Callable[[Json, str], object]
+
+T = TypeVar("T")
+
+
+class TypedJsonError(FairGpuError):
+    """JSON values do not fit a type; the message starts with the path of the field."""
+
+
+def to_jsonable(kind: type[T], value: T) -> Json:
+    """Return a dataclass of type ``kind`` as JSON values."""
+    return _encoder(_key(kind))(value)
+
+
+def from_jsonable(kind: type[T], value: Json, where: str) -> T:
+    """Return JSON values as a dataclass of type ``kind``; ``where`` starts the path in error messages.
+
+    Raises
+    ------
+    TypedJsonError
+        If they do not fit.
+    """
+    return typing.cast("T", _decoder(_key(kind))(value, where))
+
+
+def _key(kind: Any) -> Hashable:  # noqa: ANN401 - a type expression
+    return typing.cast("Hashable", kind)
+
+
+@cache
+def _encoder(kind: Any) -> Callable[[Any], Json]:  # noqa: ANN401 - a type expression
+    kind = _plain(kind)
+    if kind is Fraction:
+        return lambda value: f"{value.numerator}/{value.denominator}"
+    if is_dataclass(kind):
+        parts = [(name, _encoder(hint)) for name, hint in _hints(_key(kind)).items()]
+        return lambda value: {name: encode(getattr(value, name)) for name, encode in parts}
+    arguments = typing.get_args(kind)
+    if typing.get_origin(kind) is tuple:
+        return _tuple_encoder(arguments)
+    if arguments:  # ``X | None``: no field has another union
+        encode = _encoder(_optional(kind))
+        return lambda value: None if value is None else encode(value)
+    if isinstance(kind, type) and issubclass(kind, StrEnum):
+        return lambda value: value.value
+    return lambda value: value
+
+
+def _tuple_encoder(arguments: tuple[Any, ...]) -> Callable[[Any], Json]:
+    encoders = [_encoder(argument) for argument in arguments if argument is not Ellipsis]
+    if Ellipsis in arguments:
+        encode = encoders[0]
+        return lambda value: [encode(item) for item in value]
+    return lambda value: [encode(item) for encode, item in zip(encoders, value, strict=True)]
+
+
+@cache
+def _decoder(kind: Any) -> Decode:  # noqa: ANN401 - a type expression
+    kind = _plain(kind)
+    if kind is Fraction:
+        return _decode_fraction
+    if is_dataclass(kind):
+        return _dataclass_decoder(typing.cast("type[Any]", kind))
+    arguments = typing.get_args(kind)
+    if typing.get_origin(kind) is tuple:
+        return _tuple_decoder(arguments)
+    if arguments:
+        decode = _decoder(_optional(kind))
+        return lambda value, where: None if value is None else decode(value, where)
+    if issubclass(kind, StrEnum):
+        return _enum_decoder(kind)
+    return _scalar_decoder(kind)
+
+
+def _decode_fraction(value: Json, where: str) -> Fraction:
+    if not isinstance(value, str) or not _FRACTION.fullmatch(value):
+        raise TypedJsonError(f'{where}: expected a fraction like "3/5", got {value!r:.80}')
+    numerator, _, denominator = value.partition("/")
+    if int(denominator) == 0:
+        raise TypedJsonError(f"{where}: the denominator of {value!r:.80} is 0")
+    return Fraction(int(numerator), int(denominator))
+
+
+def _dataclass_decoder(kind: type[Any]) -> Decode:
+    decoders = {name: _decoder(hint) for name, hint in _hints(_key(kind)).items()}
+
+    def decode(value: Json, where: str) -> object:
+        if not isinstance(value, dict):
+            raise TypedJsonError(f"{where}: expected an object, got {value!r:.80}")
+        if value.keys() != decoders.keys():
+            raise TypedJsonError(f"{where}: {_key_problem(value, decoders)}")
+        return kind(**{name: decoders[name](item, f"{where}.{name}") for name, item in value.items()})
+
+    return decode
+
+
+def _key_problem(value: Mapping[str, Json], decoders: Mapping[str, Decode]) -> str:
+    missing, unknown = sorted(decoders.keys() - value.keys()), sorted(value.keys() - decoders.keys())
+    return f"missing fields {missing!r:.200}, unknown fields {unknown!r:.200}"
+
+
+def _tuple_decoder(arguments: tuple[Any, ...]) -> Decode:
+    decoders = [_decoder(argument) for argument in arguments if argument is not Ellipsis]
+    length = None if Ellipsis in arguments else len(decoders)
+
+    def decode(value: Json, where: str) -> object:
+        if not isinstance(value, list) or (length is not None and len(value) != length):
+            raise TypedJsonError(f"{where}: expected a list, got {value!r:.80}")
+        parts = decoders if length is not None else decoders * len(value)
+        return tuple(
+            part(item, f"{where}[{n}]") for n, (part, item) in enumerate(zip(parts, value, strict=True))
+        )
+
+    return decode
+
+
+def _enum_decoder(kind: type[StrEnum]) -> Decode:
+    members = {member.value: member for member in kind}
+
+    def decode(value: Json, where: str) -> StrEnum:
+        if not isinstance(value, str) or value not in members:
+            raise TypedJsonError(f"{where}: {value!r:.80} is none of {', '.join(members)}")
+        return members[value]
+
+    return decode
+
+
+def _scalar_decoder(kind: type[Any]) -> Decode:
+    # An int stands for a float as it was written, so that the bytes of a plan do not change on the way.
+    accepted = (int, float) if kind is float else (kind,)
+
+    def decode(value: Json, where: str) -> object:
+        if not isinstance(value, accepted) or (isinstance(value, bool) and kind is not bool):
+            raise TypedJsonError(f"{where}: expected {kind.__name__}, got {value!r:.80}")
+        return value
+
+    return decode
+
+
+def _plain(kind: Any) -> Any:  # noqa: ANN401 - a type expression
+    while isinstance(kind, typing.NewType):
+        kind = kind.__supertype__
+    return kind
+
+
+def _optional(kind: Any) -> Any:  # noqa: ANN401 - a type expression
+    members = [member for member in typing.get_args(kind) if member is not types.NoneType]
+    if len(members) != 1:
+        raise TypeError(f"snapshots know no field of type {kind}: give the union's members a tag first")
+    return members[0]
+
+
+@cache
+def _hints(kind: Any) -> dict[str, Any]:  # noqa: ANN401 - a type expression
+    hints = typing.get_type_hints(kind)
+    return {field.name: hints[field.name] for field in fields(kind)}

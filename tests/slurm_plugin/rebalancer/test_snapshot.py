@@ -1,0 +1,228 @@
+"""A snapshot gives back the same cycle, and a hostile file gives an error that names what is wrong."""
+
+from __future__ import annotations
+
+import dataclasses
+import gzip
+import json
+from fractions import Fraction
+from typing import TYPE_CHECKING
+
+import pytest
+
+from policies.plan import AgentStanding, Finding, Plan, SetSiteFactor, SlaMemory
+from policies.records import (
+    AccountName,
+    AgentName,
+    IndicatorSample,
+    JobId,
+    JobRecord,
+    JobState,
+    NodeName,
+    NodeRecord,
+    Observation,
+    PartitionName,
+)
+from policies.site_policy import AgentPolicy, JobOrder, Mode, SitePolicy, SlaTargets
+from slurm_plugin.snapshot import (
+    Snapshot,
+    SnapshotError,
+    load_run,
+    parse_snapshot,
+    read_snapshot,
+    snapshot_bytes,
+    write_snapshot,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+JOB = JobRecord(
+    job_id=JobId("12_3"),
+    array_job_id="12",
+    user="alice",
+    uid=1001,
+    account=AccountName("risk"),
+    partitions=(PartitionName("gpu"), PartitionName("long")),
+    state=JobState.PENDING,
+    tres=(("cpu", 4), ("gres/gpu", 2)),
+    submit_s=1_700_000_000,
+    site_factor=-5,
+    comment='agent=risk "quoted"\n\x00 caf\xe9 \udcff',
+)
+NODE = NodeRecord(
+    name=NodeName("node01"),
+    partitions=(PartitionName("gpu"),),
+    state="mixed+drain",
+    is_schedulable=False,
+    tres=(("cpu", 16),),
+)
+OBSERVATION = Observation(
+    at_s=1_700_000_100.125,
+    cluster="c1",
+    slurm_version="24.11.5",
+    jobs=(JOB,),
+    nodes=(NODE,),
+    indicators=(IndicatorSample(agent=AgentName("risk"), name="p99_latency_s", value=0.1, at_s=1.0),),
+    groups_by_user=(("alice", ("hpc", "risk")),),
+    problems=(("job state FOO", 2),),
+)
+POLICY = SitePolicy(
+    cluster="c1",
+    mode=Mode.ENFORCE,
+    partitions=(PartitionName("gpu"),),
+    agents=(
+        AgentPolicy(
+            name=AgentName("risk"),
+            accounts=(AccountName("risk"),),
+            base_weight=Fraction(3, 5),
+            order=JobOrder.DEADLINE,
+            sla=SlaTargets(queue_wait_s=60.0),
+        ),
+    ),
+)
+MEMORY = SlaMemory(agent=AgentName("risk"), smoothed=1 / 3, factor=Fraction(4, 3), at_s=1_700_000_095)
+PLAN = Plan(
+    at_s=1_700_000_100.125,
+    policy="wdrf",
+    decisions=(
+        SetSiteFactor(
+            job_id=JobId("12_3"),
+            agent=AgentName("risk"),
+            old=None,
+            new=39_000,
+            tag=Fraction(10**40, 3 * 10**40 + 1),
+            is_adoption=True,
+            reason="missed by the hook",
+        ),
+    ),
+    standings=(
+        AgentStanding(
+            agent=AgentName("risk"),
+            base_weight=Fraction(3, 5),
+            sla_factor=Fraction(1),
+            weight=Fraction(3, 5),
+            allocation=(4, 0),
+            queued=(0, 2),
+            dominant_share=Fraction(1, 4),
+            weighted_share=None,
+            dominant_tres="cpu",
+            n_running=1,
+            n_pending=1,
+            n_startable=1,
+            oldest_wait_s=3.5,
+        ),
+    ),
+    tres=("cpu", "gres/gpu"),
+    capacity=(16, 4),
+    sla_memory=(MEMORY,),
+    findings=(Finding(kind="tag", subject="12", text="refused"),),
+)
+SNAPSHOT = Snapshot(
+    cycle_id="c-1",
+    now_s=1_700_000_100.125,
+    observation=OBSERVATION,
+    site_policy=POLICY,
+    sla_memory=(MEMORY,),
+    plan=PLAN,
+)
+
+
+def test_reading_gives_back_exactly_what_was_written() -> None:
+    assert parse_snapshot(snapshot_bytes(SNAPSHOT)) == SNAPSHOT
+
+
+def test_a_whole_number_in_a_float_field_stays_a_whole_number() -> None:
+    assert isinstance(parse_snapshot(snapshot_bytes(SNAPSHOT)).sla_memory[0].at_s, int)
+
+
+def test_equal_snapshots_give_equal_bytes_in_ascii() -> None:
+    raw = snapshot_bytes(SNAPSHOT)
+    assert raw == snapshot_bytes(parse_snapshot(raw))
+    assert raw.isascii()
+
+
+def test_gzipped_file_is_read_back_and_private(tmp_path: Path) -> None:
+    path = tmp_path / "one.json.gz"
+    write_snapshot(path, SNAPSHOT)
+    assert path.read_bytes()[:2] == b"\x1f\x8b"
+    assert path.stat().st_mode & 0o077 == 0
+    assert read_snapshot(path) == SNAPSHOT
+
+
+def test_writing_leaves_no_other_file(tmp_path: Path) -> None:
+    write_snapshot(tmp_path / "one.json", SNAPSHOT)
+    assert [path.name for path in tmp_path.iterdir()] == ["one.json"]
+
+
+def test_a_recorded_run_comes_back_in_order_of_time(tmp_path: Path) -> None:
+    write_snapshot(tmp_path / "a.json.gz", SNAPSHOT)
+    write_snapshot(tmp_path / "b.json", dataclasses.replace(SNAPSHOT, now_s=1.0))
+    (tmp_path / "README").write_text("no snapshot")
+    assert [snapshot.now_s for snapshot in load_run(tmp_path)] == [1.0, SNAPSHOT.now_s]
+
+
+def _set(path: str, value: object) -> Callable[[dict[str, object]], None]:
+    def change(body: dict[str, object]) -> None:
+        *parents, last = path.split(".")
+        target: object = body
+        for key in parents:
+            target = target[int(key)] if isinstance(target, list) else target[key]  # type: ignore[index]
+        target[last] = value  # type: ignore[index]
+
+    return change
+
+
+HOSTILE = {
+    "another format": (_set("format", "x"), "no FairGPU snapshot"),
+    "a later version": (_set("version", 2), "version 2"),
+    "text for a number": (_set("snapshot.now_s", "1"), "snapshot.now_s: expected float"),
+    "true for a number": (_set("snapshot.observation.jobs.0.uid", value=True), "jobs[0].uid: expected int"),
+    "unknown state": (_set("snapshot.observation.jobs.0.state", "WAT"), "'WAT' is none of"),
+    "unknown field": (_set("snapshot.observation.jobs.0.__class__", "os"), "unknown fields ['__class__']"),
+    "bad fraction": (_set("snapshot.plan.decisions.0.tag", "1/x"), "expected a fraction"),
+    "zero denominator": (_set("snapshot.plan.decisions.0.tag", "1/0"), "denominator"),
+    "number for a list": (_set("snapshot.observation.jobs", 7), "expected a list"),
+    "pair of three": (_set("snapshot.plan.capacity", ["a"]), "capacity[0]: expected int"),
+    "list for an object": (_set("snapshot.plan", []), "expected an object"),
+}
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+def test_a_field_that_does_not_fit_is_named(name: str) -> None:
+    change, message = HOSTILE[name]
+    body = json.loads(snapshot_bytes(SNAPSHOT))
+    change(body)
+    with pytest.raises(SnapshotError) as caught:
+        parse_snapshot(json.dumps(body).encode())
+    assert message in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "raw",
+    [
+        b"",
+        b"\xff\xfe",
+        b"[" * 100_000,
+        b'{"format":"fairgpu-snapshot","version":1,"snapshot":NaN}',
+        b"9" * 10_000,
+        b"\x1f\x8bnot gzip",
+        gzip.compress(b"{}")[:-4],
+    ],
+    ids=["empty", "not utf-8", "deep", "nan", "long number", "bad gzip", "cut gzip"],
+)
+def test_bytes_that_are_no_json_are_refused(raw: bytes) -> None:
+    with pytest.raises(SnapshotError):
+        parse_snapshot(raw)
+
+
+def test_a_gzip_bomb_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("slurm_plugin.snapshot.MAX_BYTES", 1000)
+    with pytest.raises(SnapshotError, match="larger than 1000 bytes"):
+        parse_snapshot(gzip.compress(b" " * 2000))
+
+
+def test_a_missing_file_is_named(tmp_path: Path) -> None:
+    with pytest.raises(SnapshotError, match=r"none\.json: No such file"):
+        read_snapshot(tmp_path / "none.json")
