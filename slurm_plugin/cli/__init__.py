@@ -1,0 +1,1 @@
+"""The ``fairgpu`` command line: one module per verb."""

@@ -1,0 +1,153 @@
+"""What every verb prints with: tables and JSON on stdout, talk on stderr, nothing untrusted unescaped.
+
+Job names, comments and user names come from anybody. They are printed without control characters (a terminal
+would obey them), without bidirectional overrides (they reorder what one reads) and never as rich markup.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import sys
+import unicodedata
+from collections.abc import Mapping
+from enum import Enum
+from fractions import Fraction
+from pathlib import PurePath
+from typing import IO, TYPE_CHECKING, Any, Final
+
+from pydantic import BaseModel
+from rich import box
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+_PIPE_WIDTH: Final = 100_000
+"""Columns where stdout is no terminal: nothing is folded or cut, whoever reads it does that."""
+
+_UNSAFE: Final = frozenset({"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"})
+"""Unicode categories of controls, overrides, surrogates, private and unassigned characters, line breaks."""
+
+
+def clean(value: object) -> str:
+    r"""Return ``value`` as one line of printable text; every other character is shown as its escape.
+
+    Examples
+    --------
+    >>> clean("a\x1b[31mb")
+    'a\\x1b[31mb'
+    """
+    text = value if isinstance(value, str) else str(value)
+    if text.isprintable():
+        return text
+    return "".join(_escaped(char) if unicodedata.category(char) in _UNSAFE else char for char in text)
+
+
+def _escaped(char: str) -> str:
+    return char.encode("unicode_escape").decode("ascii")
+
+
+def print_table(
+    title: str, columns: Sequence[str], rows: Iterable[Sequence[object]], *, file: IO[str] | None = None
+) -> None:
+    """Print one table; a column of numbers is aligned to the right, colour appears on a terminal only.
+
+    Parameters
+    ----------
+    title : str
+        Printed above; empty for none.
+    columns : sequence of str
+        Headings, with units.
+    rows : iterable of sequence
+        Cells; ``None`` is shown as ``-``, everything is escaped. Order is the caller's.
+    """
+    shown = [[_cell(value) for value in row] for row in rows]
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False)
+    for index, heading in enumerate(columns):
+        is_numeric = bool(shown) and all(_is_number(row[index]) for row in shown)
+        folds = index == len(columns) - 1
+        table.add_column(
+            Text(heading), justify="right" if is_numeric else "left", no_wrap=not folds, overflow="fold"
+        )
+    for row in shown:
+        table.add_row(*(Text(cell) for cell in row))
+    console = make_console(file)
+    if title:
+        console.print(Text(title, style="bold"))
+    console.print(table)
+
+
+def _cell(value: object) -> str:
+    if value is None:
+        return "-"
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, float):
+        return f"{value:.4g}"
+    return clean(value)
+
+
+def _is_number(text: str) -> bool:
+    return text == "-" or text.lstrip("-+").replace(".", "", 1).replace("/", "", 1).isdecimal()
+
+
+def make_console(file: IO[str] | None = None) -> Console:
+    """Return a console for stdout (or ``file``): colour on a terminal only, no width limit elsewhere."""
+    target = file or sys.stdout
+    is_terminal = target.isatty()
+    return Console(
+        file=target,
+        width=None if is_terminal else _PIPE_WIDTH,
+        force_terminal=is_terminal,
+        color_system="auto" if is_terminal else None,
+        highlight=False,
+        markup=False,
+        emoji=False,
+    )
+
+
+def print_line(text: object = "") -> None:
+    """Print one line of data on stdout, escaped."""
+    print(clean(text), file=sys.stdout)  # noqa: T201 - this is the output of the command line
+
+
+def talk(text: object) -> None:
+    """Print one line for the human on stderr, escaped."""
+    print(clean(text), file=sys.stderr)  # noqa: T201 - as above
+
+
+def echo_json(value: object) -> None:
+    """Print ``value`` as canonical JSON: sorted keys, two blanks of indent, ASCII, one trailing newline.
+
+    Dataclasses and pydantic models become objects, enums their value, fractions ``"3/5"``, paths text, sets
+    sorted lists. Not-a-number and infinities have no JSON and become ``null``.
+    """
+    text = json.dumps(_plain(value), sort_keys=True, indent=2, ensure_ascii=True, allow_nan=False)
+    print(text, file=sys.stdout)  # noqa: T201 - as above
+
+
+def _plain(value: Any) -> Any:  # noqa: ANN401 - JSON border
+    if isinstance(value, Enum):
+        return value.value
+    if value is None or isinstance(value, str | int):
+        return value
+    if isinstance(value, float):
+        return value if abs(value) < float("inf") else None
+    if isinstance(value, Fraction | PurePath):
+        return str(value)
+    return _plain_collection(value)
+
+
+def _plain_collection(value: Any) -> Any:  # noqa: ANN401 - JSON border
+    if isinstance(value, BaseModel):
+        return value.model_dump(mode="json", by_alias=True)
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        return {field.name: _plain(getattr(value, field.name)) for field in dataclasses.fields(value)}
+    if isinstance(value, Mapping):
+        return {str(key): _plain(item) for key, item in value.items()}
+    if isinstance(value, set | frozenset):
+        return sorted(_plain(item) for item in value)
+    return [_plain(item) for item in value]
