@@ -46,11 +46,13 @@ class Identity:
 
     Attributes
     ----------
+    user : str or None
+        Unix name; ``None`` where only the uid is known (yet).
     groups : frozenset of str or None
         Unix groups by name; ``None`` where they are not known (yet), which is not the same as none.
     """
 
-    user: str
+    user: str | None
     groups: frozenset[str] | None
 
 
@@ -140,12 +142,14 @@ class AgentDirectory:
         return self.partitions.issuperset(partitions)
 
     def may_use(self, agent: AgentName, identity: Identity, account: str) -> bool | None:
-        """Whether this job may carry the agent's tag; ``None`` if only the unknown groups can tell."""
+        """Whether this job may carry the agent's tag; ``None`` if only what is unknown can tell."""
         if account.lower() in self._account_names[agent] or identity.user in self._users[agent]:
             return True
-        if identity.groups is not None:
-            return not self._groups[agent].isdisjoint(identity.groups)
-        return None if self._groups[agent] else False
+        if identity.groups is not None and not self._groups[agent].isdisjoint(identity.groups):
+            return True
+        is_user_open = identity.user is None and bool(self._users[agent])
+        is_group_open = identity.groups is None and bool(self._groups[agent])
+        return None if is_user_open or is_group_open else False
 
     def allowed_agents(self, identity: Identity, account: str) -> tuple[AgentName, ...]:
         """Names of the agents whose tag this job may carry for certain, sorted."""
@@ -176,8 +180,7 @@ def decide_with_directory(request: SubmissionRequest, directory: AgentDirectory)
     -----
     In this order: a partition that is not managed leaves the job alone; with the default partition unknown
     the job is managed if its account is an agent's. An unclear or unknown agent name is a rejection. A tag
-    counts by account, user or group; if the groups are unknown and only a group could allow it, the account
-    decides. Without a usable tag the account decides; an account of no agent leaves the job alone.
+    counts XX Without a usable tag the account decides; an account of no agent leaves the job alone.
     """
     home = directory.by_account.get(request.account.lower())
     if request.partitions:
@@ -212,9 +215,9 @@ def _by_tag(
             reason="tag allowed",
         )
     if allowed is None:
-        return _by_account(home, tags, "groups unknown, only a group could allow the tag")
+        return _by_account(home, tags, "user or groups unknown, only they could allow the tag")
     account = request.account or "(none)"
-    text = f"User {request.identity.user} with account {account} may not use tag agent={agent}."
+    text = f"User {_name_of(request.identity)} with account {account} may not use tag agent={agent}."
     return _reject(request, directory, tags, text)
 
 
@@ -242,7 +245,7 @@ def _reject(
 ) -> SubmissionDecision:
     home = directory.by_account.get(request.account.lower())
     allowed = directory.allowed_agents(request.identity, request.account)
-    who = request.identity.user
+    who = _name_of(request.identity)
     can = f"{who} may use here: {_listing(allowed)}." if allowed else f"{who} may use no agent tag here."
     fallback = f" to run as agent {home.name}" if home else ""
     step = (
@@ -258,6 +261,10 @@ def _reject(
         message=f"FairGPU: {what} {can} {step}",
         reason=what,
     )
+
+
+def _name_of(identity: Identity) -> str:
+    return "(unknown)" if identity.user is None else identity.user
 
 
 def _notes(tags: Tags) -> str:
