@@ -75,9 +75,12 @@ def print_table(
     for row in shown:
         table.add_row(*(Text(cell) for cell in row))
     console = make_console(file)
-    if title:
-        console.print(Text(title, style="bold"))
-    console.print(table)
+    with console.capture() as captured:
+        if title:
+            console.print(Text(title, style="bold"))
+        console.print(table)
+    text = "\n".join(line.rstrip() for line in captured.get().splitlines())
+    print(text, file=file or sys.stdout)
 
 
 def _cell(value: object) -> str:

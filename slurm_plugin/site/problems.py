@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, get_args
+from typing import TYPE_CHECKING, Any, Final, get_args
 
 from pydantic import BaseModel, ValidationError
 
@@ -13,6 +13,9 @@ from slurm_plugin.site.yaml_tree import Path, Problem, Tree
 
 if TYPE_CHECKING:
     from pydantic_core import ErrorDetails
+
+
+_EMPTY: Final = "must not be empty"
 
 
 def format_path(path: Path) -> str:
@@ -33,7 +36,9 @@ def suggest(word: str, known: tuple[str, ...]) -> str:
 
 def from_validation(err: ValidationError, tree: Tree, model: type[BaseModel]) -> tuple[Problem, ...]:
     """Return one problem per complaint of pydantic, in the file's order."""
-    return tuple(_problem(detail, tree, model) for detail in err.errors(include_url=False))
+    problems = tuple(_problem(detail, tree, model) for detail in err.errors(include_url=False))
+    # pydantic counts only the valid items of a list; a full list of wrong items is not empty.
+    return tuple(one for one in problems if one.text != _EMPTY or not tree.get(one.path))
 
 
 def _problem(detail: ErrorDetails, tree: Tree, model: type[BaseModel]) -> Problem:
@@ -50,7 +55,7 @@ def _out_of_range(detail: ErrorDetails, raw: object) -> str:
             bound = next(iter(bounds.values()))
             wanted = format_duration(bound) if isinstance(raw, str) else bound
             return f"must be {word} {wanted}, got {raw}"
-    return "must not be empty" if detail["type"] == "too_short" else ""
+    return _EMPTY if detail["type"] == "too_short" else ""
 
 
 def _text(detail: ErrorDetails, path: Path, model: type[BaseModel]) -> str:
