@@ -1,0 +1,78 @@
+"""What FairGPU asks of a Slurm cluster, whichever way it is reached."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import TYPE_CHECKING, Protocol
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from policies.records import JobId, Observation
+
+
+class UpdateStatus(StrEnum):
+    """What became of one change."""
+
+    OK = "ok"
+    GONE = "gone"
+    """Slurm knows the job no more, or it has ended: nothing is left to change."""
+    REJECTED = "rejected"
+    """Slurm refused this change; ``UpdateOutcome.text`` has its words."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UpdateOutcome:
+    """What became of the change of one job; ``text`` is Slurm's own message, empty for ``ok``."""
+
+    job_id: JobId
+    status: UpdateStatus
+    text: str = ""
+
+
+class SlurmClient(Protocol):
+    """One cluster. Every method may raise :class:`~slurm_plugin.errors.SlurmUnavailable`.
+
+    Adapters: :class:`~slurm_plugin.client.cli.CliSlurm` (Slurm's own commands) and
+    :class:`~slurm_plugin.client.fake.FakeSlurm` (for tests). One contract test holds for all of them.
+    """
+
+    def observe(self) -> Observation:
+        """Jobs and nodes as they are now, without indicators and groups, in a fixed order.
+
+        Raises
+        ------
+        SlurmParseError
+            If an answer lacks a column that we cannot do without.
+        """
+        ...
+
+    def set_site_factors(self, changes: Sequence[tuple[JobId, int]]) -> Sequence[UpdateOutcome]:
+        """Outcome of each change, in the order given; a single job's refusal is an outcome, not an error.
+
+        When Slurm goes away in the middle, ``SlurmUnavailable`` says nothing about which changes arrived.
+        Writing a factor twice is harmless, so the caller tries again.
+
+        Raises
+        ------
+        SlurmAuthError
+            If Slurm refuses all of them because this user is no operator.
+        """
+        ...
+
+    def fetch_config(self) -> Mapping[str, str]:
+        """Slurm's configuration by key (``scontrol show config``), values verbatim."""
+        ...
+
+    def fetch_diag(self) -> Mapping[str, str]:
+        """Slurm's statistics (``sdiag``) by ``section/label``, values verbatim."""
+        ...
+
+    def version(self) -> str:
+        """Slurm's release, ``"22.05.8"``."""
+        ...
+
+    def is_primary(self) -> bool:
+        """Whether the controller that acts now runs on this host; with one controller, whether it answers."""
+        ...
