@@ -19,8 +19,9 @@ class SetSiteFactor:
     ----------
     old : int or None
         The value that Slurm shows now; ``None`` if it shows none, 0 if nobody set one (the hook missed the job).
-    tag : Fraction
+    tag : Fraction or None
         The share tag behind the number: the agent's weighted dominant share just before this job would start.
+        ``None`` (sorts last) for an agent of weight 0.
     is_adoption : bool
         Whether the job carried no factor of ours yet.
     """
@@ -29,7 +30,7 @@ class SetSiteFactor:
     agent: AgentName
     old: int | None
     new: int
-    tag: Fraction
+    tag: Fraction | None
     is_adoption: bool
     reason: str
 

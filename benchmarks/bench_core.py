@@ -1,0 +1,162 @@
+"""Speed of the core: ``python benchmarks/bench_core.py [--json]``.
+
+Each line is the median of k runs, and its ratio to a reference calculation timed in the same run (sorting 10,000
+floats), because absolute times mean little on a busy machine.
+"""
+
+from __future__ import annotations
+
+import argparse
+import gc
+import json
+import os
+import platform
+import random
+import statistics
+import time
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from policies.census import compute_state
+from policies.cycle import decide
+from policies.fairness.progressive_filling import progressive_filling
+from policies.fairness.share import standing_tag
+from policies.fairness.site_factor import compute_site_factor
+from policies.records import JobRecord, JobState, NodeRecord, Observation
+from policies.site_policy import AgentPolicy, SitePolicy
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+NOW = 1_800_000_000.0
+N_NODES, GPUS_PER_NODE, N_AGENTS, N_PENDING = 125, 8, 100, 10_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Row:
+    """One measured line."""
+
+    name: str
+    median_ms: float
+    runs: int
+    ratio: float
+    target_ms: float | None = None
+
+
+def make_site() -> SitePolicy:
+    """100 agents with uneven weights."""
+    rng = random.Random(1)
+    agents = tuple(
+        AgentPolicy(name=f"agent{i:03}", accounts=(f"acc{i:03}",), base_weight=Fraction(rng.randint(1, 100), 100))
+        for i in range(N_AGENTS)
+    )
+    return SitePolicy(cluster="bench", partitions=("gpu",), agents=agents)
+
+
+def make_observation() -> Observation:
+    """1,000 GPUs full of 1-GPU jobs and 10,000 pending jobs: 80 shapes, 1,000 distinct comments."""
+    rng = random.Random(2)
+    node_tres = (("cpu", 128), ("gres/gpu", GPUS_PER_NODE), ("mem", 2_063_000))
+    nodes = tuple(
+        NodeRecord(name=f"gpu{i:03}", partitions=("gpu",), state="mixed", is_schedulable=True, tres=node_tres)
+        for i in range(N_NODES)
+    )
+    shapes = [
+        (("cpu", rng.randint(1, 16)), ("gres/gpu", rng.randint(1, 8)), ("mem", 1000 * rng.randint(8, 128)))
+        for _ in range(80)
+    ]
+    jobs = [_job(i, rng, shapes, is_running=True) for i in range(N_NODES * GPUS_PER_NODE)]
+    jobs += [_job(1000 + i, rng, shapes, is_running=False) for i in range(N_PENDING)]
+    return Observation(at_s=NOW, cluster="bench", jobs=tuple(jobs), nodes=nodes)
+
+
+def _job(number: int, rng: random.Random, shapes: list, *, is_running: bool) -> JobRecord:
+    agent = rng.randrange(N_AGENTS)
+    return JobRecord(
+        job_id=str(number + 1),
+        user=f"user{agent:03}",
+        uid=1000 + agent,
+        account=f"acc{agent:03}",
+        partitions=("gpu",),
+        state=JobState.RUNNING if is_running else JobState.PENDING,
+        reason="None" if is_running else rng.choice(("Priority", "Resources", "Priority", "Dependency")),
+        tres=(("cpu", 8), ("gres/gpu", 1), ("mem", 64_000)) if is_running else rng.choice(shapes),
+        priority=1000,
+        submit_s=int(NOW) - rng.randint(0, 100_000),
+        nodes=f"gpu{number % N_NODES:03}" if is_running else "",
+        comment=f"agent=agent{agent:03} stage=train run={rng.randrange(10)}",
+        site_factor=None if is_running else 0,
+    )
+
+
+def settle(observation: Observation, site: SitePolicy) -> Observation:
+    """The observation after the plan was enacted: the steady state."""
+    new = {decision.job_id: decision.new for decision in decide(observation, site, now=NOW).decisions}
+    jobs = tuple(replace(job, site_factor=new.get(job.job_id, job.site_factor)) for job in observation.jobs)
+    return replace(observation, jobs=jobs)
+
+
+def median_ms(call: Callable[[], object], runs: int) -> float:
+    """Median wall time of one call."""
+    times = []
+    for _ in range(runs):
+        gc.collect()
+        start = time.perf_counter()
+        call()
+        times.append((time.perf_counter() - start) * 1000)
+    return statistics.median(times)
+
+
+def measure(runs: int) -> list[Row]:
+    """Every line of the table."""
+    site, fresh = make_site(), make_observation()
+    steady = settle(fresh, site)
+    assert not decide(steady, site, now=NOW).decisions
+    rng = np.random.default_rng(3)
+    floats = rng.random(10_000).tolist()
+    demand = rng.integers(0, 8, (1000, 4)).astype(float)
+    weights, tasks = rng.uniform(0.1, 2, 1000), rng.integers(1, 50, 1000).astype(float)
+    capacity = demand.sum(axis=0) * np.array([3.0, 5.0, 9.0, 14.0])
+    amounts, caps, weight = (12_345, 987_654, 321), (16_000, 257_875_000, 1000), Fraction(137, 10_000)
+    reference = median_ms(lambda: sorted(floats), runs)
+    calls: list[tuple[str, Callable[[], object], float | None]] = [
+        ("decide, steady state (0 updates)", lambda: decide(steady, site, now=NOW), 50.0),
+        ("decide, first factors (10,000 updates)", lambda: decide(fresh, site, now=NOW), None),
+        ("  of which compute_state", lambda: compute_state(steady, site), None),
+        ("weighted DRF, 1,000 agents x 4 TRES", lambda: progressive_filling(demand, capacity, weights, max_tasks=tasks), 1.0),
+        ("hook: 1,000 x standing_tag + compute_site_factor", lambda: [compute_site_factor(standing_tag(amounts, caps, weight), 40_000) for _ in range(1000)], 10.0),
+    ]
+    rows = [Row(name="reference: sort 10,000 floats", median_ms=reference, runs=runs, ratio=1.0)]
+    for name, call, target in calls:
+        call()
+        value = median_ms(call, runs)
+        rows.append(Row(name=name, median_ms=value, runs=runs, ratio=value / reference, target_ms=target))
+    return rows
+
+
+def main() -> None:
+    """Print the table, or JSON."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--json", action="store_true")
+    parser.add_argument("--runs", type=int, default=15)
+    options = parser.parse_args()
+    rows = measure(options.runs)
+    machine = f"{platform.machine()}, {os.cpu_count()} CPUs, Python {platform.python_version()}, numpy {np.__version__}"
+    sizes = f"{N_NODES * GPUS_PER_NODE} GPUs, {N_AGENTS} agents, {N_PENDING} pending jobs"
+    if options.json:
+        lines = [{name: getattr(row, name) for name in row.__slots__} for row in rows]
+        print(json.dumps({"machine": machine, "sizes": sizes, "rows": lines}, indent=1))
+        return
+    print(f"{machine}\n{sizes}\n")
+    print(f"{'':50} {'median ms':>10} {'target ms':>10} {'x reference':>12}")
+    for row in rows:
+        target = "" if row.target_ms is None else f"{row.target_ms:g}"
+        print(f"{row.name:50} {row.median_ms:10.3f} {target:>10} {row.ratio:12.2f}")
+    print(f"\nmedian of {options.runs} runs; reference in the same run")
+
+
+if __name__ == "__main__":
+    main()

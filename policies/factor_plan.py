@@ -1,0 +1,143 @@
+"""From wanted site factors to a plan: only the changes that matter, most urgent first.
+
+Each update costs slurmctld its write lock, so a job deep in its agent's queue is written only when it has no factor
+yet or when its factor is too high; one that is too low cannot harm anybody and is corrected near the head (ADR 0004).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+
+from policies.fairness.share import dominant_axis
+from policies.job_queue import JobQueue, order_jobs
+from policies.plan import Plan, SetSiteFactor
+from policies.standings import compute_standings
+from policies.state import NO_FACTOR
+from policies.weights import AgentWeight, compute_weights
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from fractions import Fraction
+
+    from numpy.typing import NDArray
+
+    from policies.plan import SlaMemory
+    from policies.site_policy import SitePolicy
+    from policies.state import ClusterState
+
+DEEP_SLACK: Final = 100
+"""A deep job's factor may be too high by scale / DEEP_SLACK (1 %) before it is written."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PolicyParams:
+    """What every scheduling policy gets besides the state: the agreement and what SLA weights remember."""
+
+    site: SitePolicy
+    sla_memory: tuple[SlaMemory, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class FactorTargets:
+    """What a policy wants, in the queue's order.
+
+    Attributes
+    ----------
+    factors : (n,) int64
+        In [1, scale].
+    is_exact : (n,) bool
+        Whether any difference is written; elsewhere only a missing or clearly too high factor is.
+    """
+
+    factors: NDArray[np.int64]
+    is_exact: NDArray[np.bool_]
+
+
+TargetRule = "Callable[[JobQueue, SitePolicy], FactorTargets]"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Ranking:
+    """Weights and queue of one cycle: what a plan is made from and an explanation prints."""
+
+    weights: tuple[AgentWeight, ...]
+    queue: JobQueue
+
+
+def rank_jobs(state: ClusterState, params: PolicyParams, *, now: float) -> Ranking:
+    """Weights of the agents and the order of their jobs."""
+    weights = compute_weights(state, params.site, params.sla_memory, now=now)
+    queue = order_jobs(state, [weight.weight for weight in weights], scale=params.site.factor_scale)
+    return Ranking(weights=weights, queue=queue)
+
+
+def plan_factors(
+    state: ClusterState,
+    params: PolicyParams,
+    *,
+    name: str,
+    rule: Callable[[JobQueue, SitePolicy], FactorTargets],
+    now: float,
+) -> Plan:
+    """Plan that brings the site factors to what ``rule`` wants."""
+    ranking = rank_jobs(state, params, now=now)
+    targets = rule(ranking.queue, params.site)
+    changes = np.flatnonzero(needs_write(state, ranking.queue, targets, scale=params.site.factor_scale))
+    return Plan(
+        at_s=now,
+        policy=name,
+        decisions=tuple(
+            make_decision(state, ranking, position, new=int(targets.factors[position]), name=name)
+            for position in changes.tolist()
+        ),
+        standings=compute_standings(state, ranking.weights),
+        tres=state.tres,
+        capacity=state.capacity,
+        sla_memory=tuple(weight.memory for weight in ranking.weights),
+        findings=state.findings,
+    )
+
+
+def needs_write(
+    state: ClusterState, queue: JobQueue, targets: FactorTargets, *, scale: int
+) -> NDArray[np.bool_]:
+    """Which jobs of the queue get an update, (n,) bool, in queue order.
+
+    A job that cannot start and shows no factor at all (held, not yet eligible) is left until it shows one.
+    """
+    old = state.pending.site_factor[queue.rows]
+    is_unset = old == 0
+    is_hidden = old == NO_FACTOR
+    is_too_high = ~is_hidden & (old > targets.factors + scale // DEEP_SLACK)
+    is_exact = targets.is_exact & queue.is_startable & (old != targets.factors)
+    return is_exact | is_unset | (is_hidden & queue.is_startable) | is_too_high
+
+
+def make_decision(
+    state: ClusterState, ranking: Ranking, position: int, *, new: int, name: str
+) -> SetSiteFactor:
+    """The decision for the job at a position of the queue, with the numbers behind it."""
+    queue = ranking.queue
+    row, tag_row = int(queue.rows[position]), int(queue.tag_rows[position])
+    weight = ranking.weights[int(state.pending.agent[row])]
+    shown = int(state.pending.site_factor[row])
+    start = [int(amount) for amount in queue.tags.start[tag_row]]
+    return SetSiteFactor(
+        job_id=state.pending.job_ids[row],
+        agent=weight.agent,
+        old=None if shown == NO_FACTOR else shown,
+        new=new,
+        tag=queue.tags.tag(tag_row),
+        is_adoption=shown in (0, NO_FACTOR),
+        reason=f"{name}: {_arithmetic(state, start, weight.weight)}",
+    )
+
+
+def _arithmetic(state: ClusterState, start: Sequence[int], weight: Fraction) -> str:
+    axis = dominant_axis(start, state.capacity)
+    if axis is None:
+        return f"nothing held or queued before it, weight {weight}"
+    return f"{start[axis]} of {state.capacity[axis]} {state.tres[axis]} held or queued before it, weight {weight}"

@@ -1,0 +1,61 @@
+"""Scheduling policies by their short name."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Final, Protocol
+
+from policies import constant, wdrf
+from policies.errors import UnknownPolicyError
+
+if TYPE_CHECKING:
+    from policies.factor_plan import FactorTargets, PolicyParams
+    from policies.job_queue import JobQueue
+    from policies.plan import Plan
+    from policies.site_policy import SitePolicy
+    from policies.state import ClusterState
+
+
+class Policy(Protocol):
+    """A scheduling policy: a pure function; :func:`policies.check.check_policy` is its contract."""
+
+    def __call__(self, state: ClusterState, params: PolicyParams, *, now: float) -> Plan:
+        """Plan for this state at this time."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RegisteredPolicy:
+    """A policy with the rule behind its numbers, which explanations use too."""
+
+    name: str
+    decide: Policy
+    compute_targets: Callable[[JobQueue, SitePolicy], FactorTargets]
+
+
+POLICIES: Final[Mapping[str, RegisteredPolicy]] = MappingProxyType(
+    {
+        module.NAME: RegisteredPolicy(
+            name=module.NAME, decide=module.decide, compute_targets=module.compute_targets
+        )
+        for module in (wdrf, constant)
+    }
+)
+"""Every registered policy."""
+
+
+def get_policy(name: str) -> RegisteredPolicy:
+    """The policy of that name.
+
+    Raises
+    ------
+    UnknownPolicyError
+        No such policy; the message lists those that exist.
+    """
+    try:
+        return POLICIES[name]
+    except KeyError:
+        known = ", ".join(sorted(POLICIES))
+        raise UnknownPolicyError(f"no scheduling policy is called {name!r}; there are: {known}") from None
