@@ -1,0 +1,112 @@
+"""The history database's tables, as numbered migrations (``docs/reference/history.md`` is made from them)."""
+
+from __future__ import annotations
+
+from typing import Final
+
+MIGRATIONS: Final[tuple[str, ...]] = (
+    """
+    CREATE TABLE cycles (
+        cycle_id TEXT PRIMARY KEY,
+        at_s REAL NOT NULL,
+        outcome TEXT NOT NULL,
+        mode TEXT NOT NULL,
+        duration_s REAL NOT NULL,
+        n_jobs INTEGER NOT NULL,
+        n_decisions INTEGER NOT NULL,
+        n_written INTEGER NOT NULL,
+        n_deferred INTEGER NOT NULL,
+        n_failed INTEGER NOT NULL,
+        plan_digest TEXT NOT NULL,
+        text TEXT NOT NULL
+    );
+    CREATE INDEX cycles_at ON cycles (at_s);
+    CREATE TABLE decisions (
+        cycle_id TEXT NOT NULL,
+        at_s REAL NOT NULL,
+        job_id TEXT NOT NULL,
+        agent TEXT NOT NULL,
+        kind TEXT NOT NULL,
+        reason TEXT NOT NULL,
+        tag TEXT NOT NULL,
+        old INTEGER,
+        new INTEGER NOT NULL,
+        is_adoption INTEGER NOT NULL,
+        outcome TEXT NOT NULL,
+        text TEXT NOT NULL
+    );
+    CREATE INDEX decisions_job ON decisions (job_id, at_s);
+    CREATE INDEX decisions_at ON decisions (at_s);
+    CREATE TABLE jobs (
+        job_id TEXT NOT NULL,
+        submit_s INTEGER NOT NULL,
+        agent TEXT,
+        source TEXT NOT NULL,
+        flags TEXT NOT NULL,
+        user TEXT NOT NULL,
+        account TEXT NOT NULL,
+        partitions TEXT NOT NULL,
+        state TEXT NOT NULL,
+        site_factor INTEGER,
+        start_s INTEGER,
+        end_s REAL,
+        first_seen_s REAL NOT NULL,
+        changed_s REAL NOT NULL,
+        PRIMARY KEY (job_id, submit_s)
+    );
+    CREATE INDEX jobs_end ON jobs (end_s);
+    CREATE TABLE submissions (
+        at_s REAL NOT NULL,
+        uid INTEGER NOT NULL,
+        user TEXT NOT NULL DEFAULT '',
+        account TEXT NOT NULL DEFAULT '',
+        partitions TEXT NOT NULL DEFAULT '',
+        verdict TEXT NOT NULL DEFAULT '',
+        agent TEXT,
+        source TEXT NOT NULL DEFAULT '',
+        flags TEXT NOT NULL DEFAULT '',
+        site_factor INTEGER,
+        message TEXT NOT NULL DEFAULT ''
+    );
+    CREATE INDEX submissions_at ON submissions (at_s);
+    CREATE TABLE touched_jobs (
+        job_id TEXT PRIMARY KEY,
+        submit_s INTEGER NOT NULL,
+        former INTEGER NOT NULL,
+        last_written INTEGER NOT NULL,
+        at_s REAL NOT NULL
+    );
+    CREATE TABLE findings (
+        kind TEXT NOT NULL,
+        subject TEXT NOT NULL,
+        text TEXT NOT NULL,
+        first_seen_s REAL NOT NULL,
+        last_seen_s REAL NOT NULL,
+        PRIMARY KEY (kind, subject, text)
+    );
+    CREATE INDEX findings_seen ON findings (last_seen_s);
+    """,
+)
+"""Migration ``n`` (from 0) brings a database from version ``n`` (``PRAGMA user_version``) to ``n + 1``."""
+
+AGE_COLUMNS: Final[dict[str, str]] = {
+    "cycles": "at_s",
+    "decisions": "at_s",
+    "jobs": "end_s",
+    "submissions": "at_s",
+    "findings": "last_seen_s",
+}
+"""Table -> the column that retention looks at. ``touched_jobs`` is not here: it goes with its jobs."""
+
+DESCRIPTIONS: Final[dict[str, str]] = {
+    "cycles": "One row per cycle: how it ended, how long it took, the digest of its plan.",
+    "decisions": "What was decided about a job, why, and what became of it. A decision that repeats the "
+    "job's last one with the same outcome is not written again.",
+    "jobs": "Managed jobs as the rebalancer saw them, one row per job id and submit time. `flags` is a JSON "
+    "object of the tags in the comment; `site_factor` is the last value that Slurm showed or that we wrote; "
+    "`changed_s` is when the row last changed; `end_s` is when the job was first missing.",
+    "submissions": "What the hook server answered, one row per submission; the job has no id yet then.",
+    "touched_jobs": "The journal of the undo: the site factor that a job had before the first write "
+    "(`former`) and the last one written. A row goes when its job is gone or restored.",
+    "findings": "What an operator should see, once per text, with the first and last time.",
+}
