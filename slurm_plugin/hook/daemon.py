@@ -1,0 +1,91 @@
+"""The hook server as a process: put together, run until SIGTERM, cleaned up."""
+
+from __future__ import annotations
+
+import gc
+import logging
+import signal
+import sys
+import threading
+from typing import TYPE_CHECKING, Final
+
+from slurm_plugin.hook.background import (
+    STATS_NAME,
+    WATCH_INTERVAL_S,
+    FileWatcher,
+    IdentityRefresher,
+    every,
+    groups_of_interest,
+    write_stats,
+)
+from slurm_plugin.hook.directory import UserDirectory
+from slurm_plugin.hook.recorder import Recorder
+from slurm_plugin.hook.server import HookServer
+from slurm_plugin.hook.service import HookRules, HookService
+from slurm_plugin.hook.socket_file import open_listener, resolve_peers
+from slurm_plugin.hook.standings import StandingsBook
+from slurm_plugin.hook.stats import HookStats
+from slurm_plugin.rebalancer.store import HistoryStore
+from slurm_plugin.site.switch import is_off
+
+if TYPE_CHECKING:
+    import socket
+
+    from slurm_plugin.site.load import SiteFile
+
+SWITCH_INTERVAL_S: Final = 0.0002
+"""How long a background thread may keep the interpreter while an answer is due (Python's default is 5 ms)."""
+
+HISTORY_NAME: Final = "history.db"
+
+_log = logging.getLogger(__name__)
+
+
+def run_hook_server(site: SiteFile) -> None:
+    """Answer slurmctld's shim until SIGTERM or SIGINT.
+
+    Raises
+    ------
+    AlreadyRunningError
+        Another server listens on the socket.
+    ConfigError
+        The socket cannot be made; the message says what to do.
+    """
+    peers = resolve_peers(site.hook.peers)
+    listener = open_listener(site.hook.socket, peers)
+    try:
+        _serve(site, listener.socket, peers)
+    finally:
+        listener.close()
+
+
+def _serve(site: SiteFile, listening: socket.socket, peers: frozenset[int]) -> None:
+    stats, users, book = HookStats(), UserDirectory(), StandingsBook()
+    recorder = Recorder(lambda: HistoryStore(site.paths.state_dir / HISTORY_NAME), stats)
+    rules = HookRules.from_policy(site.policy, is_off=is_off(site))
+    service = HookService(rules, users, book=book, stats=stats, record=recorder.add)
+    server = HookServer(listening, service, stats=stats, allowed_uids=peers)
+    watcher = FileWatcher(site, service, book=book, stats=stats)
+    identities = IdentityRefresher(users, lambda: groups_of_interest(watcher.site))
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: server.stop())
+    # Known before the first answer, as far as the name service answers in time.
+    identities.look()
+    watcher.look()
+    sys.setswitchinterval(SWITCH_INTERVAL_S)
+    gc.freeze()
+    stop = threading.Event()
+    threads = [every(WATCH_INTERVAL_S, look, stop) for look in (watcher.look, identities.look)]
+    recorder.start()
+    _log.info("event=ready socket=%s mode=%s peers=%s", site.hook.socket, rules.mode, sorted(peers))
+    try:
+        server.run()
+    finally:
+        stop.set()
+        recorder.stop()
+        for thread in threads:
+            thread.join(WATCH_INTERVAL_S * 2)
+        write_stats(site.paths.run_dir / STATS_NAME, stats)
+        _log.info(
+            "event=stopped submissions=%d errors=%d", stats.counts["submissions"], stats.counts["errors"]
+        )

@@ -1,0 +1,190 @@
+from collections.abc import Mapping
+from dataclasses import replace
+from fractions import Fraction
+
+import pytest
+
+from policies.records import AccountName, AgentName, PartitionName
+from policies.site_policy import AgentPolicy, Mode, SitePolicy, TagSource
+from policies.submission.decision import Identity
+from slurm_plugin.hook.directory import UserDirectory
+from slurm_plugin.hook.recorder import submission_row
+from slurm_plugin.hook.service import MAX_MESSAGE, HookRules, HookService, SubmissionRecord
+from slurm_plugin.hook.standings import Standings, StandingsBook
+from slurm_plugin.hook.stats import HookStats
+from slurm_plugin.hook.wire import WireError
+
+ALICE = 1000
+SITE = SitePolicy(
+    cluster="c",
+    mode=Mode.ENFORCE,
+    partitions=(PartitionName("gpu"),),
+    agents=(
+        AgentPolicy(name=AgentName("rec"), accounts=(AccountName("rec"),), base_weight=Fraction(1, 2)),
+        AgentPolicy(
+            name=AgentName("risk"),
+            accounts=(AccountName("risk"),),
+            groups=("fraud",),
+            base_weight=Fraction(1, 2),
+        ),
+    ),
+)
+STANDINGS = Standings(
+    at_s=1000.0,
+    scale=40_000,
+    tres=("cpu", "gres/gpu"),
+    capacity=(100, 10),
+    weights={"rec": Fraction(1, 2), "risk": Fraction(1, 2)},
+    next_amounts={"rec": (0, 0), "risk": (0, 5)},
+)
+JOB = {"uid": str(ALICE), "account": "rec", "partition": "gpu"}
+
+
+class Desk:
+    """A service with its parts in reach."""
+
+    def __init__(self, policy: SitePolicy = SITE, *, is_off: bool = False) -> None:
+        self.records: list[SubmissionRecord] = []
+        self.users = UserDirectory({ALICE: Identity(user="alice", groups=frozenset())})
+        self.book = StandingsBook()
+        self.book.offer(STANDINGS)
+        self.stats = HookStats()
+        rules = HookRules.from_policy(policy, is_off=is_off)
+        self.service = HookService(
+            rules, self.users, book=self.book, stats=self.stats, record=self.records.append
+        )
+
+    def submit(self, op: str = "S", **fields: str) -> Mapping[str, str]:
+        return self.service.answer(op, JOB | fields, 1001.0)
+
+
+def test_enforce_sets_the_site_factor_of_the_accounts_agent() -> None:
+    assert Desk().submit() == {"verdict": "accept", "agent": "rec", "site_factor": "40000"}
+
+
+def test_enforce_rejects_a_tag_of_another_agent() -> None:
+    reply = Desk().submit(comment="agent=risk")
+    assert reply["verdict"] == "reject"
+    assert "User alice with account rec may not use tag agent=risk" in reply["user_msg"]
+    assert "site_factor" not in reply
+
+
+def test_a_burst_spreads() -> None:
+    desk = Desk()
+    factors = [desk.submit(tres_per_node="gres:gpu:1")["site_factor"] for _ in range(3)]
+    assert factors == ["40000", "33333", "28571"]
+
+
+def test_a_held_job_gets_a_factor_but_moves_nothing() -> None:
+    desk = Desk()
+    factors = [desk.submit(tres_per_node="gres:gpu:1", priority="0")["site_factor"] for _ in range(2)]
+    assert factors == ["40000", "40000"]
+
+
+def test_a_rejected_job_moves_nothing() -> None:
+    desk = Desk()
+    desk.submit(comment="agent=risk", tres_per_node="gres:gpu:1")
+    assert desk.submit()["site_factor"] == "40000"
+
+
+def test_an_array_counts_its_tasks() -> None:
+    desk = Desk()
+    desk.submit(tres_per_node="gres:gpu:1", array_inx="0-4%2")
+    assert desk.submit()["site_factor"] == "20000"
+
+
+def test_without_standings_the_job_is_accepted_without_a_factor() -> None:
+    desk = Desk()
+    assert desk.service.answer("S", JOB, 5000.0) == {"verdict": "accept", "agent": "rec"}
+
+
+def test_observe_changes_nothing_and_records_everything() -> None:
+    desk = Desk(replace(SITE, mode=Mode.OBSERVE))
+    assert desk.submit(comment="agent=risk stage=train") == {"verdict": "unchanged"}
+    row = submission_row(desk.records[0])
+    assert (row["verdict"], row["agent"], row["user"]) == ("reject", "rec", "alice")
+    assert row["flags"] == '{"agent":"risk","stage":"train"}'
+    assert row["message"].startswith("[observe] FairGPU: User alice")
+
+
+def test_advise_only_tells() -> None:
+    desk = Desk(replace(SITE, mode=Mode.ADVISE))
+    told = desk.submit(comment="sla=soon")
+    assert told["verdict"] == "unchanged"
+    assert told["user_msg"].startswith(
+        "FairGPU: this job counts for agent rec (by account). FairGPU ignores: sla"
+    )
+    warned = desk.submit(comment="agent=risk")
+    assert warned["verdict"] == "unchanged"
+    assert "only advice" in warned["user_msg"]
+
+
+def test_off_is_unchanged_and_unrecorded() -> None:
+    desk = Desk(is_off=True)
+    assert desk.submit(comment="agent=risk") == {"verdict": "unchanged"}
+    assert desk.records == []
+
+
+def test_an_unmanaged_job_is_left_alone() -> None:
+    assert Desk().submit(partition="cpu") == {"verdict": "unchanged"}
+
+
+def test_an_update_is_checked_but_gets_no_factor() -> None:
+    desk = Desk()
+    assert desk.submit("M") == {"verdict": "accept", "agent": "rec"}
+    assert desk.submit("M", comment="agent=risk")["verdict"] == "reject"
+    assert "[modify]" in submission_row(desk.records[1])["message"]
+    assert desk.stats.counts["modifications"] == 2
+
+
+def test_an_unknown_uid_falls_to_the_account_and_is_looked_up() -> None:
+    desk = Desk()
+    assert desk.submit(uid="7", comment="agent=risk")["agent"] == "rec"
+    assert desk.users.has_unknown
+    assert desk.users.asked_uids() == (7,)
+    desk.users.replace({7: Identity(user="bob", groups=frozenset({"fraud"}))})
+    assert desk.submit(uid="7", comment="agent=risk")["agent"] == "risk"
+
+
+TAG_SOURCES = {TagSource.COMMENT: "reject", TagSource.WCKEY: "accept", TagSource.ACCOUNT: "accept"}
+
+
+@pytest.mark.parametrize(("source", "verdict"), TAG_SOURCES.items())
+def test_the_tag_is_read_from_its_source_only(source: TagSource, verdict: str) -> None:
+    desk = Desk(replace(SITE, tag_source=source))
+    assert desk.submit(comment="agent=risk", wckey="agent=rec")["verdict"] == verdict
+
+
+@pytest.mark.parametrize("uid", ["", "-1", "x", "9" * 11, "٣"])
+def test_a_request_without_a_uid_is_malformed(uid: str) -> None:
+    with pytest.raises(WireError):
+        Desk().submit(uid=uid)
+
+
+def test_an_unknown_operation_is_malformed() -> None:
+    with pytest.raises(WireError):
+        Desk().submit("X")
+
+
+def test_messages_are_printable_and_bounded() -> None:
+    reply = Desk().submit(account="rec\x1b[31m" + "x" * 5000, comment="agent=risk")
+    message = reply["user_msg"]
+    assert message.isascii()
+    assert message.isprintable()
+    assert len(message) <= MAX_MESSAGE
+
+
+def test_a_row_survives_text_that_is_no_utf8() -> None:
+    desk = Desk()
+    desk.submit(account="a\udcff\0", partition="gpu")
+    submission_row(desk.records[0])["account"].encode()
+
+
+def test_a_ping_tells_the_counters() -> None:
+    desk = Desk()
+    desk.submit()
+    desk.submit(comment="agent=risk")
+    desk.stats.observe(40_000)
+    pong = desk.service.answer("P", {}, 0.0)
+    got = {name: pong[name] for name in ("state", "submissions", "accepted", "rejected", "p50_us")}
+    assert got == {"state": "enforce", "submissions": "2", "accepted": "1", "rejected": "1", "p50_us": "40.0"}
