@@ -1,0 +1,1 @@
+"""Fair shares: exact dominant shares, progressive filling, share tags and the SLA weight."""
