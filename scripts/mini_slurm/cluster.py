@@ -1,0 +1,186 @@
+"""Bring one cluster up, take it down, say how it is."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from mini_slurm import daemons, packages, place, processes, site_files, slurm_files
+from mini_slurm.people import PEOPLE, SERVICE_USER, group_text, identity, passwd_text
+from mini_slurm.place import MiniError
+from mini_slurm.releases import parse_version, release_for
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from mini_slurm.spec import ClusterSpec
+
+_DIRECTORIES: Final[dict[str, tuple[str, int]]] = {
+    "etc": ("root", 0o755),
+    "dev": ("root", 0o755),
+    "log": ("root", 0o1777),  # each daemon makes its own log; removed with the cluster
+    "home": ("root", 0o755),
+    "home/root": ("root", 0o700),
+    "run": ("root", 0o1777),
+    "run/munge": ("munge", 0o755),
+    "run/mariadb": ("mysql", 0o755),
+    "run/fairgpu": (SERVICE_USER, 0o755),
+    "var": ("root", 0o755),
+    "var/munge": ("munge", 0o700),
+    "var/mariadb": ("mysql", 0o700),
+    "var/mariadb-tmp": ("mysql", 0o700),
+    "var/slurmctld": ("slurm", 0o700),
+    "var/slurmd": ("root", 0o755),
+    "var/fairgpu": (SERVICE_USER, 0o755),
+}
+"""Path below the cluster's directory -> owner and mode."""
+_LONGEST_SOCKET: Final = "run/mariadb/mariadb.sock"
+_LOG_TAIL: Final = 25
+
+
+@contextmanager
+def exclusive(name: str) -> Iterator[Path]:
+    """Yield the cluster's directory while no other mini-slurm changes the same cluster."""
+    place.require_root()
+    root = place.cluster_dir(name)
+    root.parent.mkdir(mode=0o755, parents=True, exist_ok=True)
+    with (root.parent / f".{name}.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield root
+
+
+def up(spec: ClusterSpec, *, install: bool) -> bool:
+    """Start `spec`; return False when a cluster of that name is up already, which is left alone."""
+    with exclusive(spec.name) as root:
+        if place.init_pid(root) is not None:
+            return False
+        if len(str(root / _LONGEST_SOCKET).encode()) > place.SUN_PATH_MAX:
+            msg = f"{root} is too long for Unix sockets; set FAIRGPU_MINI_DIR to a shorter directory"
+            raise MiniError(msg)
+        for path in _closed_to_users():
+            sys.stderr.write(f"mini-slurm: warning: users inside cannot read {path}; chmod o+rx it\n")
+        packages.ensure(install=install)
+        release = release_for(installed_version())
+        shutil.rmtree(root, ignore_errors=True)
+        with _undone_on_failure(root):
+            _write_files(spec, root, release.cgroup_conf)
+            (root / "etc/slurm.conf").write_text(slurm_files.slurm_conf(spec, root, release))
+            processes.start_init(root, spec.gpus_per_node)
+            daemons.start_munge(root)
+            daemons.start_database(root)
+            daemons.start_slurmdbd(root)
+            daemons.load_accounts(root, spec.name)
+            daemons.start_slurmctld(root)
+            daemons.start_slurmds(root, spec)
+            (root / "up").touch()
+        return True
+
+
+def _closed_to_users() -> list[Path]:
+    """Return directories of ours that ordinary users cannot read; closed ancestors are no problem."""
+    candidates = (place.REPO, place.REPO / ".venv", place.REPO / ".venv/bin")
+    return [path for path in candidates if path.is_dir() and path.stat().st_mode & 0o005 != 0o005]
+
+
+def installed_version() -> tuple[int, int]:
+    """Return (year, month) of the slurmctld in the system's path."""
+    answer = subprocess.run(
+        ["slurmctld", "-V"], capture_output=True, text=True, check=True, env=_system_env()
+    )
+    return parse_version(answer.stdout)
+
+
+def _system_env() -> dict[str, str]:
+    return {"PATH": place.SYSTEM_PATH}
+
+
+@contextmanager
+def _undone_on_failure(root: Path) -> Iterator[None]:
+    """On any failure, SIGTERM included: show the guilty log, end all processes, remove the directory."""
+    before = signal.signal(signal.SIGTERM, _exit_on_signal)
+    try:
+        yield
+    except BaseException as err:
+        _show_log(root, err.log if isinstance(err, daemons.DaemonError) else "init")
+        processes.stop_init(root)
+        shutil.rmtree(root, ignore_errors=True)
+        raise
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+def _exit_on_signal(number: int, _frame: object) -> None:
+    sys.exit(128 + number)
+
+
+def _show_log(root: Path, log: str) -> None:
+    lines = place.read_text(root / f"log/{log}.log").splitlines()[-_LOG_TAIL:]
+    if lines:
+        sys.stderr.write(f"mini-slurm: last lines of {log}.log:\n" + "".join(f"  {line}\n" for line in lines))
+
+
+def _write_files(spec: ClusterSpec, root: Path, cgroup_conf: str | None) -> None:
+    root.mkdir(mode=0o755)
+    root.chmod(0o755)
+    (root / "etc").mkdir()
+    host = {name: place.read_text(Path(f"/etc/{name}")) for name in ("passwd", "group")}
+    etc = {
+        "passwd": passwd_text(host["passwd"], root),
+        "group": group_text(host["group"]),
+        "hosts": site_files.hosts_text(),
+        "my.cnf": site_files.mariadb_cnf(root),
+        "gres.conf": slurm_files.gres_conf(spec, root),
+        "job_submit.lua": site_files.submit_lua(root),
+        "fairgpu-site.yaml": site_files.site_yaml(spec, root),
+        "spec.json": spec.to_json(),
+    }
+    if cgroup_conf is not None:
+        etc["cgroup.conf"] = cgroup_conf
+    for name, text in etc.items():
+        (root / "etc" / name).write_text(text)
+        (root / "etc" / name).chmod(0o644)
+    for person in PEOPLE:
+        _make_directory(root, f"home/{person.name}", person.name, 0o750)
+    for path, (owner, mode) in _DIRECTORIES.items():
+        _make_directory(root, path, owner, mode)
+
+
+def _make_directory(root: Path, path: str, owner: str, mode: int) -> None:
+    who = identity(root, owner)
+    directory = root / path
+    directory.mkdir(parents=True, exist_ok=True)
+    os.chown(directory, who.uid, who.gid)
+    directory.chmod(mode)
+
+
+def down(name: str) -> bool:
+    """Stop the cluster and remove its directory; return False when there was none."""
+    with exclusive(name) as root:
+        if not root.exists():
+            return False
+        processes.stop_init(root)
+        shutil.rmtree(root)
+        return True
+
+
+def names() -> list[str]:
+    """Return the names of all clusters that have a directory, running or not."""
+    base = place.base_dir()
+    return sorted(path.parent.parent.name for path in base.glob("*/etc/spec.json")) if base.is_dir() else []
+
+
+def restart(name: str, daemon: str) -> float:
+    """Restart one daemon of the cluster and return how long that took, in seconds."""
+    with exclusive(name) as root:
+        place.need_init_pid(name)
+        started_s = time.monotonic()
+        daemons.restart(root, daemon)
+        return time.monotonic() - started_s

@@ -1,0 +1,146 @@
+"""Start the daemons of a cluster in order, and restart single ones."""
+
+from __future__ import annotations
+
+import os
+import secrets
+import shutil
+import signal
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING, Final
+
+from mini_slurm import place
+from mini_slurm.place import MiniError
+from mini_slurm.processes import find_daemon, is_listening, run_inside, wait_until
+from mini_slurm.site_files import accounts_text
+from mini_slurm.slurm_files import CTLD_PORT, DB_NAME, DBD_PORT, slurmdbd_conf
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from mini_slurm.spec import ClusterSpec
+
+RESTARTABLE: Final = ("slurmctld", "slurmdbd")
+
+
+class DaemonError(MiniError):
+    """A daemon did not start; carries the name of the log that tells why."""
+
+    def __init__(self, message: str, log: str) -> None:
+        super().__init__(message)
+        self.log = log
+
+
+def must_run(root: Path, argv: list[str], *, log: str, user: str = "root", stdin: str = "") -> str:
+    """Run `argv` inside and return its output; raise `DaemonError` pointing at `log` when it fails."""
+    env = {"MYSQL_UNIX_PORT": str(root / "run/mariadb/mariadb.sock")}
+    done = run_inside(root, argv, user=user, stdin=stdin, env=env)
+    if done.returncode:
+        tail = "\n".join(done.stdout.splitlines()[-10:])
+        msg = f"{argv[0]} failed with exit code {done.returncode}\n{tail}"
+        raise DaemonError(msg, log)
+    return done.stdout
+
+
+def start_munge(root: Path) -> None:
+    """Make a key of this cluster's own and start munged on a socket of its own."""
+    key = root / "var/munge/munge.key"
+    key.write_bytes(secrets.token_bytes(128))
+    key.chmod(0o600)
+    shutil.chown(key, "munge", "munge")
+    run = root / "run/munge"
+    argv = ["munged", f"--key-file={key}", f"--socket={run}/munge.socket", f"--pid-file={run}/munged.pid"]
+    argv += [f"--log-file={root}/log/munged.log", f"--seed-file={root}/var/munge/seed", "--num-threads=4"]
+    must_run(root, argv, log="munged", user="munge")
+
+
+def start_database(root: Path) -> None:
+    """Make an empty data directory, start MariaDB on a private socket and create slurmdbd's database.
+
+    The database is made here because slurmdbd with libmariadb 3.4.10 dies right after making it itself.
+    """
+    options = f"--defaults-file={root}/etc/my.cnf"
+    install = ["mariadb-install-db", options, "--user=mysql", "--skip-test-db"]
+    must_run(root, [*install, "--auth-root-authentication-method=socket"], log="mariadb")
+    must_run(root, ["setsid", "--fork", "mariadbd", options], log="mariadb", user="mysql")
+    password = secrets.token_hex(16)
+    _write_dbd_conf(root, password)
+    socket = root / "run/mariadb/mariadb.sock"
+    _wait(socket.exists, "mariadb", "MariaDB listens")
+    statements = (
+        f"create database {DB_NAME}; create user 'slurm'@'localhost' identified by '{password}'; "
+        f"grant all on {DB_NAME}.* to 'slurm'@'localhost';"
+    )
+    must_run(root, ["mariadb", options, "--batch"], log="mariadb", stdin=statements)
+
+
+def _write_dbd_conf(root: Path, password: str) -> None:
+    path = root / "etc/slurmdbd.conf"
+    fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+    with os.fdopen(fd, "w") as file:
+        file.write(slurmdbd_conf(root, password))
+    shutil.chown(path, "slurm", "slurm")
+
+
+def start_slurmdbd(root: Path) -> None:
+    """Start slurmdbd and wait for its port."""
+    must_run(root, ["slurmdbd"], log="slurmdbd", user="slurm")
+    _wait(lambda: is_listening(root, DBD_PORT), "slurmdbd", "slurmdbd listens")
+
+
+def load_accounts(root: Path, name: str) -> None:
+    """Create the cluster's record, accounts, users and associations in slurmdbd."""
+    path = root / "etc/accounts.cfg"
+    path.write_text(accounts_text(name))
+    must_run(root, ["sacctmgr", "--immediate", "load", f"file={path}"], log="slurmdbd")
+
+
+def start_slurmctld(root: Path) -> None:
+    """Start slurmctld and wait for its port."""
+    must_run(root, ["slurmctld"], log="slurmctld", user="slurm")
+    _wait(lambda: is_listening(root, CTLD_PORT), "slurmctld", "slurmctld listens")
+
+
+def start_slurmds(root: Path, spec: ClusterSpec) -> None:
+    """Start one slurmd per node, a few at a time, and wait until every node is idle."""
+    names = spec.node_names()
+    with ThreadPoolExecutor(max_workers=4) as pool:
+        list(pool.map(lambda node: must_run(root, ["slurmd", "-N", node], log=f"slurmd.{node}"), names))
+    _wait(lambda: not _not_idle(root, names), f"slurmd.{names[0]}", "all nodes are idle", 60)
+
+
+def _not_idle(root: Path, names: tuple[str, ...]) -> set[str]:
+    states = _states(root)
+    return {name for name in names if states.get(name) != "idle"}
+
+
+def _states(root: Path) -> dict[str, str]:
+    """Return node name -> state as sinfo prints it (``idle``, ``unknown``, ``unknown*`` ...)."""
+    answer = run_inside(root, ["sinfo", "--noheader", "--Node", "--format=%N %T"]).stdout
+    return dict(line.split(" ", 1) for line in answer.splitlines() if line.count(" ") == 1)
+
+
+def _wait(predicate: Callable[[], bool], log: str, what: str, timeout_s: float = 30) -> None:
+    try:
+        wait_until(predicate, timeout_s, what)
+    except MiniError as err:
+        raise DaemonError(str(err), log) from err
+
+
+def restart(root: Path, daemon: str) -> None:
+    """Stop slurmctld or slurmdbd with SIGTERM, start it again and wait until it answers."""
+    if daemon not in RESTARTABLE:
+        msg = f"cannot restart {daemon!r}, only {' and '.join(RESTARTABLE)}"
+        raise MiniError(msg)
+    running = find_daemon(root, f"{daemon}.pid")
+    if running is not None:
+        os.kill(running.pid, signal.SIGTERM)
+        gone = place.start_ticks(running.pid)
+        wait_until(lambda: place.start_ticks(running.pid) != gone, 30, f"{daemon} stops")
+    if daemon == "slurmdbd":
+        start_slurmdbd(root)
+    else:
+        start_slurmctld(root)
+        _wait(lambda: run_inside(root, ["scontrol", "ping"]).returncode == 0, daemon, "slurmctld answers")
+        _wait(lambda: "unknown" not in _states(root).values(), daemon, "every slurmd has registered again")
