@@ -18,9 +18,7 @@ def agent(
     name: str, *, accounts: tuple[str, ...], users: tuple[str, ...] = (), groups: tuple[str, ...] = ()
 ) -> AgentPolicy:
     names = tuple(AccountName(account) for account in accounts)
-    return AgentPolicy(
-        name=AgentName(name), accounts=names, users=users, groups=groups, base_weight=Fraction(1)
-    )
+    return AgentPolicy(name=AgentName(name), accounts=names, users=users, groups=groups, base_weight=Fraction(1))
 
 
 SITE = SitePolicy(
@@ -120,8 +118,8 @@ REJECTED = {
         decide("agent=rec", account=""),
         None,
         (
-            "FairGPU: User alice with account (none) may not use tag agent=rec. alice may use no agent tag here. "
-            "Leave the agent tag out."
+            "FairGPU: User alice with account (none) may not use tag agent=rec. "
+            "alice may use no agent tag here. Leave the agent tag out."
         ),
     ),
     "an unknown agent": (

@@ -53,9 +53,7 @@ REFUSED = {
 
 
 @pytest.mark.parametrize(("text", "problem", "is_agent_unclear"), REFUSED.values(), ids=REFUSED.keys())
-def test_unusable_tags_are_reported_and_count_as_absent(
-    text: str, problem: str, *, is_agent_unclear: bool
-) -> None:
+def test_unusable_tags_are_reported_and_count_as_absent(text: str, problem: str, *, is_agent_unclear: bool) -> None:
     tags = parse_tags(text)
     assert len(tags.problems) == 1
     assert tags.problems[0].startswith(problem)

@@ -58,9 +58,7 @@ REQUESTS = {
 
 
 @pytest.mark.parametrize(("fields", "cpu", "mem", "gpu", "typed"), REQUESTS.values(), ids=REQUESTS.keys())
-def test_requested_tres(
-    fields: dict[str, str], cpu: int, mem: int, *, gpu: int, typed: dict[str, int]
-) -> None:
+def test_requested_tres(fields: dict[str, str], cpu: int, mem: int, *, gpu: int, typed: dict[str, int]) -> None:
     want = {"cpu": cpu, "mem": mem} | ({"gres/gpu": gpu} if gpu else {}) | typed
     assert requested_tres(fields) == want
 

@@ -50,9 +50,7 @@ class Desk:
         self.book.offer(STANDINGS)
         self.stats = HookStats()
         rules = HookRules.from_policy(policy, is_off=is_off)
-        self.service = HookService(
-            rules, self.users, book=self.book, stats=self.stats, record=self.records.append
-        )
+        self.service = HookService(rules, self.users, book=self.book, stats=self.stats, record=self.records.append)
 
     def submit(self, op: str = "S", **fields: str) -> Mapping[str, str]:
         return self.service.answer(op, JOB | fields, 1001.0)
@@ -111,9 +109,7 @@ def test_advise_only_tells() -> None:
     desk = Desk(replace(SITE, mode=Mode.ADVISE))
     told = desk.submit(comment="sla=soon")
     assert told["verdict"] == "unchanged"
-    assert told["user_msg"].startswith(
-        "FairGPU: this job counts for agent rec (by account). FairGPU ignores: sla"
-    )
+    assert told["user_msg"].startswith("FairGPU: this job counts for agent rec (by account). FairGPU ignores: sla")
     warned = desk.submit(comment="agent=risk")
     assert warned["verdict"] == "unchanged"
     assert "only advice" in warned["user_msg"]

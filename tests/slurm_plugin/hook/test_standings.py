@@ -92,9 +92,7 @@ def test_a_job_that_cannot_start_moves_nothing() -> None:
 def test_new_standings_replace_what_they_saw_and_keep_what_came_after() -> None:
     book = book_at()
     book.site_factor("risk", 1000.0)
-    book.advance(
-        "risk", {"gres/gpu": 1}, 1, 1001.0
-    )  # a test-only submission: the next cycle does not see a job
+    book.advance("risk", {"gres/gpu": 1}, 1, 1001.0)  # a test-only submission: the next cycle does not see a job
     book.advance("risk", {"gres/gpu": 1}, 1, 1006.0)  # after the next cycle looked
     book.offer(parse_standings(json.dumps(FILE | {"at_s": 1005.0}).encode()))
     assert book.site_factor("risk", 1006.0) == 33_333
