@@ -26,9 +26,7 @@ from slurm_plugin.site.scalars import (
 class Settings(BaseModel):
     """Base of all sections: strict, frozen, unknown keys are errors."""
 
-    model_config = ConfigDict(
-        strict=True, frozen=True, extra="forbid", validate_by_name=True, validate_by_alias=True
-    )
+    model_config = ConfigDict(strict=True, frozen=True, extra="forbid", validate_by_name=True, validate_by_alias=True)
 
 
 class SlaTargetSettings(Settings):
@@ -132,9 +130,7 @@ class SlaSettings(Settings):
 class RebalancerSettings(Settings):
     """The daemon that observes, decides and writes site factors."""
 
-    interval_s: Seconds = Field(
-        default=5.0, alias="interval", ge=0.2, le=600, description="Time between two cycles."
-    )
+    interval_s: Seconds = Field(default=5.0, alias="interval", ge=0.2, le=600, description="Time between two cycles.")
     updates_per_second: int = Field(
         default=100,
         ge=1,
@@ -167,7 +163,7 @@ class HookSettings(Settings):
         description="Failures in a row after which the shim stops asking for a while.",
     )
     breaker_pause_s: Seconds = Field(
-        default=5.0, alias="breaker_pause", ge=0.1, le=600, description="How long the shim then stops asking."
+        default=10.0, alias="breaker_pause", ge=0.1, le=600, description="How long the shim then stops asking."
     )
     peers: tuple[SlurmName, ...] = Field(
         default=("root", "slurm"),

@@ -102,9 +102,7 @@ def _slurm_name(value: str) -> str:
 
 def _account_name(value: str) -> str:
     if value != value.lower():
-        raise ValueError(
-            f"{value!r} never matches: Slurm keeps account names in lower case; write {value.lower()!r}"
-        )
+        raise ValueError(f"{value!r} never matches: Slurm keeps account names in lower case; write {value.lower()!r}")
     return _slurm_name(value)
 
 

@@ -105,6 +105,5 @@ def _refused(site: SiteFile, verb: str, err: OSError) -> ConfigError:
             f"rebalancer: install -d -o fairgpu -m 0755 {directory}"
         )
     return ConfigError(
-        f"cannot switch {verb}: {directory} belongs to {owner} ({err.strerror}); "
-        f"run: sudo -u {owner} fairgpu {verb}"
+        f"cannot switch {verb}: {directory} belongs to {owner} ({err.strerror}); run: sudo -u {owner} fairgpu {verb}"
     )

@@ -1,0 +1,60 @@
+"""The lines that load the Lua shim: what they should say by the site file, and what a script does say."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from slurm_plugin.doctor.facts import Facts
+
+SHIM_DEFAULTS: Final = {"socket": '"/run/fairgpu/hook.sock"', "deadline_ms": "20", "failures": "3", "pause_s": "10"}
+"""What ``fairgpu.lua`` takes for an option that the script leaves out (compared with the file in a test)."""
+
+_CALL: Final = re.compile(r"\bwrap\b\s*[,(]\s*\{(?P<options>.*?)\}\s*\)", re.DOTALL)
+_OPTION: Final = re.compile(r"(?P<name>socket|deadline_ms|failures|pause_s)\s*=\s*(?P<value>\"[^\"]*\"|[\d.]+)")
+_UID: Final = re.compile(r"\((\d+)\)")
+
+
+def shim_lines(facts: Facts) -> str:
+    """Return the lines for the end of ``job_submit.lua``, with the values of the site file."""
+    options = ", ".join(f"{name} = {value}" for name, value in _wanted(facts).items())
+    uids = ", ".join(str(uid) for uid in _own_uids(facts))
+    return (
+        "job_submit.lua, after both functions:\n"
+        '  local ok, fairgpu = pcall(require, "fairgpu")\n'
+        f"  if ok then ok, fairgpu = pcall(fairgpu.wrap, {{{options}, uids = {{{uids}}}}}) end\n"
+        '  if not ok then slurm.log_error("%s", "fairgpu: not loaded: " .. tostring(fairgpu)) end'
+    )
+
+
+def differing_options(code: str, facts: Facts) -> tuple[str, ...]:
+    """Return ``name: script's value, not the site file's`` for each option that differs."""
+    call = _CALL.search(code)
+    given = {one["name"]: one["value"] for one in _OPTION.finditer(call["options"] if call else "")}
+    found = {**SHIM_DEFAULTS, **given}
+    return tuple(f"{name} {found[name]}, not {value}" for name, value in _wanted(facts).items() if found[name] != value)
+
+
+def without_comments(script: str) -> str:
+    """Return a Lua script without its ``--`` line comments (block comments stay)."""
+    return "\n".join(line.partition("--")[0] for line in script.splitlines())
+
+
+def _wanted(facts: Facts) -> dict[str, str]:
+    hook = facts.site.hook
+    return {
+        "socket": f'"{hook.socket}"',
+        "deadline_ms": f"{hook.deadline_s * 1000:g}",
+        "failures": str(hook.breaker_failures),
+        "pause_s": f"{hook.breaker_pause_s:g}",
+    }
+
+
+def _own_uids(facts: Facts) -> tuple[int, ...]:
+    """Return the uids whose job updates are our own or Slurm's: they pass without being asked about."""
+    match = _UID.search(facts.setting("SlurmUser"))
+    found = {int(match[1])} if match else set()
+    if facts.host.service_uid is not None:
+        found.add(facts.host.service_uid)
+    return tuple(sorted(found - {0}))

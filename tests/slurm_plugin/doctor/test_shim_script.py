@@ -1,0 +1,26 @@
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from slurm_plugin.doctor.shim_script import SHIM_DEFAULTS, differing_options, shim_lines, without_comments
+from tests.slurm_plugin.doctor.conftest import changed, good_facts
+
+SHIM = Path(__file__).parents[3] / "slurm_plugin" / "hook" / "lua" / "fairgpu.lua"
+
+
+def test_our_defaults_are_those_of_the_shim() -> None:
+    block = SHIM.read_text().partition("local DEFAULTS = {")[2].partition("\n}")[0]
+    found = dict(re.findall(r'(\w+) = ("[^"]*"|\d+),', block))
+    assert {name: found[name] for name in SHIM_DEFAULTS} == SHIM_DEFAULTS
+
+
+def test_the_lines_we_propose_say_what_the_site_file_says() -> None:
+    facts = changed(good_facts(), config={"SlurmUser": "slurm(64030)"})
+    lines = shim_lines(facts)
+    assert "uids = {990, 64030}" in lines
+    assert differing_options(lines, facts) == ()
+
+
+def test_comments_do_not_count() -> None:
+    assert without_comments('a -- require "fairgpu"\nb') == "a \nb"
