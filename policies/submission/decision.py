@@ -7,18 +7,20 @@ promise 6).
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
+from policies.records import AgentName
+from policies.site_policy import AgentPolicy
 from policies.submission.tags import Tags, parse_tags
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable
 
-    from policies.records import AgentName
-    from policies.site_policy import AgentPolicy, SitePolicy
+    from policies.site_policy import SitePolicy
 
 MAX_NAMES_IN_MESSAGE: Final = 12
 """A message lists this many agents; the rest are counted."""
@@ -240,18 +242,14 @@ def _unmanaged(reason: str, tags: Tags) -> SubmissionDecision:
     )
 
 
-def _reject(
-    request: SubmissionRequest, directory: AgentDirectory, tags: Tags, what: str
-) -> SubmissionDecision:
+def _reject(request: SubmissionRequest, directory: AgentDirectory, tags: Tags, what: str) -> SubmissionDecision:
     home = directory.by_account.get(request.account.lower())
     allowed = directory.allowed_agents(request.identity, request.account)
     who = _name_of(request.identity)
     can = f"{who} may use here: {_listing(allowed)}." if allowed else f"{who} may use no agent tag here."
     fallback = f" to run as agent {home.name}" if home else ""
     step = (
-        f"Use one of these or leave the agent tag out{fallback}."
-        if allowed
-        else f"Leave the agent tag out{fallback}."
+        f"Use one of these or leave the agent tag out{fallback}." if allowed else f"Leave the agent tag out{fallback}."
     )
     return SubmissionDecision(
         verdict=Verdict.REJECT,

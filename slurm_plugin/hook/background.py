@@ -53,9 +53,7 @@ class FileWatcher:
         As loaded; read again when the file changes. One with problems is reported and the former one stays.
     """
 
-    def __init__(
-        self, site: SiteFile, service: HookService, *, book: StandingsBook, stats: HookStats
-    ) -> None:
+    def __init__(self, site: SiteFile, service: HookService, *, book: StandingsBook, stats: HookStats) -> None:
         self.site = site
         self._service = service
         self._book = book

@@ -86,6 +86,4 @@ def _serve(site: SiteFile, listening: socket.socket, peers: frozenset[int]) -> N
         for thread in threads:
             thread.join(WATCH_INTERVAL_S * 2)
         write_stats(site.paths.run_dir / STATS_NAME, stats)
-        _log.info(
-            "event=stopped submissions=%d errors=%d", stats.counts["submissions"], stats.counts["errors"]
-        )
+        _log.info("event=stopped submissions=%d errors=%d", stats.counts["submissions"], stats.counts["errors"])

@@ -89,9 +89,7 @@ def fetch_identities(uids: Iterable[int], groups: Iterable[str]) -> dict[int, Id
     )
     answer: dict[str, Any] = json.loads(done.stdout)
     return {
-        int(uid): Identity(
-            user=entry["name"], groups=None if entry["groups"] is None else frozenset(entry["groups"])
-        )
+        int(uid): Identity(user=entry["name"], groups=None if entry["groups"] is None else frozenset(entry["groups"]))
         for uid, entry in answer.items()
     }
 

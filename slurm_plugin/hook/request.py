@@ -18,9 +18,7 @@ _MAX_AMOUNT: Final = 1 << 50
 _MAX_ARRAY_TASKS: Final = 4_000_001
 _MAX_ARRAY_TEXT: Final = 65_536
 
-_GRES: Final = re.compile(
-    r"(?:gres[:/])?(gpu)(?::([A-Za-z][A-Za-z0-9_.-]{0,63}))?(?:[:=]([0-9]{1,9}))?", re.ASCII
-)
+_GRES: Final = re.compile(r"(?:gres[:/])?(gpu)(?::([A-Za-z][A-Za-z0-9_.-]{0,63}))?(?:[:=]([0-9]{1,9}))?", re.ASCII)
 _RANGE: Final = re.compile(r"([0-9]{1,9})(?:-([0-9]{1,9})(?::([0-9]{1,9}))?)?", re.ASCII)
 
 
@@ -114,9 +112,7 @@ def count_array_tasks(array_inx: str) -> int:
 def is_startable(fields: Mapping[str, str], now_s: float) -> bool:
     """Whether the job waits for resources only: not held, not delayed, without a dependency."""
     begin = _number(fields, "begin_time", _NO_VAL)
-    return (
-        not fields.get("dependency") and fields.get("priority") != "0" and (begin is None or begin <= now_s)
-    )
+    return not fields.get("dependency") and fields.get("priority") != "0" and (begin is None or begin <= now_s)
 
 
 def _number(fields: Mapping[str, str], name: str, no_val: int = _MAX_AMOUNT) -> int | None:

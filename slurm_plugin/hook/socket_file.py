@@ -1,8 +1,9 @@
 """The Unix socket's file: who may connect, and what to do with one that was left behind.
 
-Connecting needs write permission on the socket file. It belongs to the server's user with mode 0600; a server
-that runs as root gives it to SlurmUser, another one shares it with a group that SlurmUser is in (0660). The
-peer's credentials are checked on every connection besides.
+Connecting needs write permission on the socket file, so it is never open to all: it belongs to the server's user
+with mode 0600 and an access list (acl(5)) that lets SlurmUser in. A server that runs as root gives the file to
+SlurmUser instead; without access lists a common group must do (0660). The peer's credentials are checked on every
+connection besides.
 """
 
 from __future__ import annotations
@@ -12,17 +13,23 @@ import os
 import pwd
 import socket
 import stat
+import struct
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from slurm_plugin.errors import AlreadyRunningError, ConfigError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
-    from pathlib import Path
 
 BACKLOG: Final = 512
 _PROBE_S: Final = 1.0
+_ACL_NAME: Final = "system.posix_acl_access"
+_ACL_VERSION: Final = 2
+_ACL_OWNER, _ACL_USER, _ACL_GROUP, _ACL_MASK, _ACL_OTHER = 1, 2, 4, 16, 32
+_ACL_NO_ID: Final = 0xFFFFFFFF
+_ACL_RW: Final = 6
 
 
 @dataclass(slots=True)
@@ -156,15 +163,30 @@ def _share(path: Path, peers: frozenset[int]) -> None:
     if not others:
         return
     if os.geteuid() == 0 and len(others) == 1:
-        os.chown(path, others[0], -1)
+        os.chown(path, others[0], -1, follow_symlinks=False)
         return
+    try:
+        os.setxattr(path, _ACL_NAME, _acl_of(others), follow_symlinks=False)
+    except OSError:  # this file system keeps no access lists
+        _share_by_group(path, others)
+
+
+def _acl_of(uids: list[int]) -> bytes:
+    # The kernel's format of POSIX.1e access lists (acl(5)): owner and these users rw, nobody else.
+    users = [(_ACL_USER, _ACL_RW, uid) for uid in uids]
+    entries = [(_ACL_OWNER, _ACL_RW, _ACL_NO_ID), *users, (_ACL_GROUP, 0, _ACL_NO_ID)]
+    entries += [(_ACL_MASK, _ACL_RW, _ACL_NO_ID), (_ACL_OTHER, 0, _ACL_NO_ID)]
+    return struct.pack("<I", _ACL_VERSION) + b"".join(struct.pack("<HHI", *entry) for entry in entries)
+
+
+def _share_by_group(path: Path, others: list[int]) -> None:
     groups = _shared_groups(others)
     if not groups:
         raise ConfigError(
-            f"hook.socket: uids {others} cannot reach a socket of uid {os.geteuid()}; run the server as root "
-            "or as SlurmUser, or in a group that they share"
+            f"hook.socket: uids {others} cannot reach a socket of uid {os.geteuid()} on this file system; put it "
+            "on one with access lists (tmpfs), run the server as root or SlurmUser, or give both a common group"
         )
-    os.chown(path, -1, groups[0])
+    os.chown(path, -1, groups[0], follow_symlinks=False)
     path.chmod(0o660)
 
 

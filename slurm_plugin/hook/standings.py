@@ -9,16 +9,14 @@ from __future__ import annotations
 
 import json
 from collections import deque
+from collections.abc import Mapping
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from policies.fairness.share import standing_tag
 from policies.fairness.site_factor import compute_site_factor
 from slurm_plugin.errors import StaleStateError
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
 
 VERSION: Final = 1
 MAX_AGE_S: Final = 60.0

@@ -175,6 +175,28 @@ def test_root_gives_the_socket_to_slurmuser(tmp_path: Path) -> None:
     assert (status.st_uid, status.st_mode & 0o777) == (65534, 0o600)
 
 
+def test_several_peers_are_let_in_and_nobody_else(tmp_path: Path) -> None:
+    if os.geteuid() != 0:
+        pytest.skip("needs root to become another user")
+    listener = open_listener(tmp_path / "s.sock", frozenset({0, 65533, 65534}))
+    for folder in (tmp_path, *tmp_path.parents[:3]):
+        folder.chmod(0o755)
+    connect = (
+        "import os, socket, sys\n"
+        "os.setgroups([]); os.setgid(60000); os.setuid(int(sys.argv[2]))\n"
+        "try: socket.socket(socket.AF_UNIX).connect(sys.argv[1]); print('in')\n"
+        "except PermissionError: print('out')\n"
+    )
+    said = {
+        uid: subprocess.run(
+            [sys.executable, "-I", "-c", connect, os.fspath(listener.path), str(uid)], capture_output=True, check=True
+        ).stdout
+        for uid in (65533, 65534, 65532)
+    }
+    listener.close()
+    assert said == {65533: b"in\n", 65534: b"in\n", 65532: b"out\n"}
+
+
 def test_a_second_server_is_refused(start: Start) -> None:
     running = start()
     with pytest.raises(AlreadyRunningError):
