@@ -21,10 +21,10 @@ _NO_VALUES: Final = frozenset({65534, 65535, 4294967294, 4294967295, 2**64 - 2, 
 """``NO_VAL`` and ``INFINITE`` in 16, 32 and 64 bits: what a field shows that nobody set."""
 
 _SUFFIX_POWERS: Final = {"K": 1, "M": 2, "G": 3, "T": 4, "P": 5}
+_MIB_FACTORS: Final = {"M": 1, "G": 1 << 10, "T": 1 << 20}
 _AMOUNT: Final = re.compile(r"(\d+(?:\.\d+)?)([KMGTP]?)(?:[iB]*)", re.ASCII)
-_DURATION: Final = re.compile(r"(?:(\d+)-)?(?:(?:(\d+):)?(\d+):)?(\d+)(?:\.\d+)?", re.ASCII)
+_DURATION: Final = re.compile(r"(?:(\d+)-)?(\d+)(?::(\d+))?(?::(\d+))?", re.ASCII)
 _TASK_RANGE: Final = re.compile(r"(\d+)(?:-(\d+)(?::(\d+))?)?", re.ASCII)
-_COUNTED_TRES: Final = ("cpu", "mem")
 _KEPT_PREFIXES: Final = ("gres/", "license/")
 _MAX_TASK_ID: Final = 4_000_001
 """Slurm's largest ``MaxArraySize``: a longer range is no array."""
@@ -53,6 +53,7 @@ def parse_text(raw: str) -> str:
     return "" if raw in {"(null)", "N/A"} else raw
 
 
+@lru_cache(maxsize=4096)
 def parse_count(raw: str) -> int | None:
     """Whole number; ``None`` if nobody set it. ``"2K"`` counts in 1024s, ``"2-4"`` is its minimum.
 
@@ -61,12 +62,12 @@ def parse_count(raw: str) -> int | None:
     ValueError
         If it is no number.
     """
-    if raw.isdecimal():
+    if raw.isascii() and raw.isdecimal():
         number = int(raw)
         return None if number in _NO_VALUES else number
     if raw in _ABSENT or raw in _UNLIMITED:
         return None
-    if raw.startswith("-"):
+    if raw.isascii() and raw.startswith("-"):
         return int(raw)
     match = _AMOUNT.fullmatch(raw.partition("-")[0])
     if match is None:
@@ -82,7 +83,7 @@ def parse_time_s(raw: str) -> int | None:
     ValueError
         If it is neither.
     """
-    if raw.isdecimal():
+    if raw.isascii() and raw.isdecimal():
         return int(raw) or None
     if raw in _ABSENT:
         return None
@@ -91,7 +92,7 @@ def parse_time_s(raw: str) -> int | None:
 
 @lru_cache(maxsize=4096)
 def parse_duration_s(raw: str) -> int | None:
-    """Seconds from ``[days-]hours:minutes:seconds`` or ``minutes:seconds``; ``None`` if unlimited or absent.
+    """Seconds from ``days-hours[:minutes[:seconds]]`` or ``[[hours:]minutes:]seconds``; ``None`` if unlimited.
 
     Raises
     ------
@@ -103,8 +104,10 @@ def parse_duration_s(raw: str) -> int | None:
     match = _DURATION.fullmatch(raw)
     if match is None:
         raise ValueError(f"no duration: {raw!r}")
-    days, hours, minutes, seconds = (int(part or 0) for part in match.groups())
-    return ((days * 24 + hours) * 60 + minutes) * 60 + seconds
+    days, *parts = (None if part is None else int(part) for part in match.groups())
+    clock = [part for part in parts if part is not None]
+    clock = [0] * (3 - len(clock)) + clock if days is None else clock + [0] * (3 - len(clock))
+    return (((days or 0) * 24 + clock[0]) * 60 + clock[1]) * 60 + clock[2]
 
 
 def parse_memory_mib(raw: str) -> int | None:
@@ -117,6 +120,8 @@ def parse_memory_mib(raw: str) -> int | None:
     """
     if raw in _ABSENT or raw in _UNLIMITED:
         return None
+    if raw[-1] in _MIB_FACTORS and raw.isascii() and raw[:-1].isdecimal():
+        return int(raw[:-1]) * _MIB_FACTORS[raw[-1]]
     match = _AMOUNT.fullmatch(raw)
     if match is None:
         raise ValueError(f"no memory size: {raw!r}")
@@ -137,9 +142,12 @@ def parse_tres(raw: str) -> Tres:
     amounts: dict[str, int] = {}
     for entry in () if raw in _ABSENT else raw.split(","):
         name, _, amount = entry.rpartition("=")
-        if name not in _COUNTED_TRES and not name.startswith(_KEPT_PREFIXES):
+        if name == "mem":
+            number = parse_memory_mib(amount)
+        elif name == "cpu" or name.startswith(_KEPT_PREFIXES):
+            number = parse_count(amount)
+        else:
             continue
-        number = parse_memory_mib(amount) if name == "mem" else parse_count(amount)
         if number:
             amounts[name] = amounts.get(name, 0) + number
     return tuple(sorted(amounts.items()))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import socket
 import time
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
@@ -20,7 +21,7 @@ from slurm_plugin.client.table import Separators, long_format, parse_table, shor
 from slurm_plugin.errors import SlurmAuthError, SlurmError, SlurmUnavailable
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
 
     from slurm_plugin.client.protocol import UpdateOutcome
 
@@ -102,9 +103,7 @@ class CliSlurm:
         for start in range(0, len(changes), size):
             outcomes.extend(self._update_chunk(changes[start : start + size]))
         if updates.are_all_denied(outcomes):
-            raise SlurmAuthError(
-                f"scontrol update SiteFactor: {outcomes[0].text} (AdminLevel=Operator is needed)"
-            )
+            raise SlurmAuthError(f"scontrol update SiteFactor: {outcomes[0].text} (AdminLevel=Operator is needed)")
         return outcomes
 
     def fetch_config(self) -> Mapping[str, str]:
@@ -149,15 +148,12 @@ class CliSlurm:
         if replies.unplaced:
             self._update_one_by_one(wanted, replies)
         return [
-            updates.outcome(job_id, replies.by_id.get(self._update_id(job_id), [_NO_JOB_ID]))
-            for job_id, _ in changes
+            updates.outcome(job_id, replies.by_id.get(self._update_id(job_id), [_NO_JOB_ID])) for job_id, _ in changes
         ]
 
     def _run_script(self, script: str) -> str:
         result = self._settings.runner(
-            Command(
-                argv=("scontrol",), stdin=script, timeout_s=self._settings.update_timeout_s, is_merged=True
-            )
+            Command(argv=("scontrol",), stdin=script, timeout_s=self._settings.update_timeout_s, is_merged=True)
         )
         if is_unavailable(result.stdout):
             raise error_for(result.stdout, "scontrol")

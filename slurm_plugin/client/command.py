@@ -6,16 +6,12 @@ import os
 import subprocess
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final, NamedTuple
+from pathlib import Path
+from typing import Final, NamedTuple
 
 from slurm_plugin.errors import SlurmAuthError, SlurmError, SlurmUnavailable
 
-if TYPE_CHECKING:
-    from pathlib import Path
-
-_KEPT_SLURM_VARIABLES: Final = frozenset(
-    {"SLURM_CONF", "SLURM_CONF_SERVER", "SLURM_JWT", "SLURM_DEBUG_FLAGS"}
-)
+_KEPT_SLURM_VARIABLES: Final = frozenset({"SLURM_CONF", "SLURM_CONF_SERVER", "SLURM_JWT", "SLURM_DEBUG_FLAGS"})
 _DROPPED_PREFIXES: Final = ("SLURM_", "SQUEUE_", "SINFO_", "SPRIO_", "SCONTROL_", "SDIAG_", "SACCT_")
 _SET: Final = {"LC_ALL": "C", "SLURM_TIME_FORMAT": "%s", "SLURM_BITSTR_LEN": "0"}
 """Times as seconds since the epoch, task lists of arrays not cut short."""

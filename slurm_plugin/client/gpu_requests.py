@@ -15,6 +15,8 @@ from typing import TYPE_CHECKING, NamedTuple
 from slurm_plugin import translate
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from policies.records import Tres
 
 
@@ -37,15 +39,10 @@ class SettledTres(NamedTuple):
 @lru_cache(maxsize=4096)
 def requested_types(request: GpuRequest) -> tuple[str, ...]:
     """Typed TRES that the user named, sorted: ``("gres/gpu:a100",)`` for ``--gpus=a100:6``."""
-    return tuple(
-        sorted({gres.typed_tres for text in request for gres in translate.parse_gres(text) if gres.type})
-    )
+    return tuple(sorted({gres.typed_tres for text in request for gres in translate.parse_gres(text) if gres.type}))
 
 
-@lru_cache(maxsize=8192)
-def settle_gpus(
-    tres: Tres, request: GpuRequest, *, is_pending: bool, n_nodes: int, n_tasks: int
-) -> SettledTres:
+def settle_gpus(tres: Tres, request: GpuRequest, *, is_pending: bool, n_nodes: int, n_tasks: int) -> SettledTres:
     """TRES of a job with its GRES as the request says.
 
     Parameters
@@ -55,20 +52,18 @@ def settle_gpus(
     n_nodes, n_tasks : int
         Multipliers of per-node and per-task requests; a per-socket request is taken as one socket per node.
     """
-    amounts = dict(tres)
     named = requested_types(request)
-    if is_pending:
-        amounts = {name: amount for name, amount in amounts.items() if ":" not in name or name in named}
-    asked = _asked(request, n_nodes, n_tasks)
+    amounts = {name: amount for name, amount in tres if not is_pending or ":" not in name or name in named}
     is_estimate = False
-    for name, amount in asked.items():
+    for name, amount in _asked(request, n_nodes, n_tasks).items():
         if name not in amounts:
             amounts[name] = amount
             is_estimate = is_estimate or ":" not in name
     return SettledTres(tuple(sorted(amounts.items())), is_estimate)
 
 
-def _asked(request: GpuRequest, n_nodes: int, n_tasks: int) -> dict[str, int]:
+@lru_cache(maxsize=4096)
+def _asked(request: GpuRequest, n_nodes: int, n_tasks: int) -> Mapping[str, int]:
     """Sum up the request by TRES name; where several scopes name one GRES, the largest counts."""
     amounts: dict[str, int] = {}
     for text, factor in zip(request, (1, n_nodes, n_nodes, n_tasks), strict=True):

@@ -8,18 +8,18 @@ meta record) and ``SLURM_BITSTR_LEN=0`` keeps long task lists whole.
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Final
+from functools import lru_cache
+from operator import itemgetter
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from policies.records import AccountName, JobId, JobRecord, JobState, PartitionName, Tres
 from slurm_plugin import translate
 from slurm_plugin.client.gpu_requests import GpuRequest, requested_types, settle_gpus
 from slurm_plugin.client.job_columns import CELL_PARSERS, JobRow
-from slurm_plugin.client.job_ids import is_job_id, job_order
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from slurm_plugin.client.table import Table
 
 _UNKNOWN_UID: Final = 4294967294
@@ -43,8 +43,8 @@ class JobReading:
     update_ids: Mapping[JobId, str]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Identity:
+class _Identity(NamedTuple):
+    order: tuple[int, int]
     job_id: JobId
     array_job_id: str = ""
     array_task_id: str = ""
@@ -55,7 +55,7 @@ class _Identity:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Gathered:
-    jobs: list[JobRecord] = field(default_factory=list)
+    jobs: list[tuple[tuple[int, int], JobRecord]] = field(default_factory=list)
     expressions: dict[JobId, str] = field(default_factory=dict)
     n_array_records: Counter[str] = field(default_factory=Counter)
 
@@ -76,12 +76,15 @@ def read_jobs(table: Table, site_factors: Mapping[str, int], problems: Counter[s
     gathered = _Gathered()
     for cells in table.rows:
         row = JobRow._make(cells)
-        identity = _identify(row, problems)
-        record = _read_row(row, identity, site_factors.get(row.raw_id), problems)
-        if record is None:
+        try:
+            identity = _identify(row, problems)
+            record = _read_row(row, identity, site_factors.get(row.raw_id), problems)
+        except ValueError:
             problems["squeue row without a readable id or submit time"] += 1
             continue
-        gathered.jobs.append(record)
+        if record.state is JobState.UNKNOWN:
+            problems[f"job state {_short(row.state)}"] += 1
+        gathered.jobs.append((identity.order, record))
         gathered.n_array_records[identity.array_job_id] += 1
         if identity.expression:
             gathered.expressions[identity.job_id] = identity.expression
@@ -90,44 +93,46 @@ def read_jobs(table: Table, site_factors: Mapping[str, int], problems: Counter[s
     for name in table.missing:
         problems[f"squeue does not know the field {name}"] += 1
     return JobReading(
-        jobs=tuple(sorted(gathered.jobs, key=lambda job: job_order(job.job_id))),
+        jobs=tuple(record for _, record in sorted(gathered.jobs, key=itemgetter(0))),
         update_ids=_update_ids(gathered),
     )
 
 
 def _identify(row: JobRow, problems: Counter[str]) -> _Identity:
+    """Which record a row is; ``ValueError`` if its numbers are none."""
     if row.het_job_id.isdecimal() and row.het_job_id != "0":
-        return _Identity(job_id=JobId(f"{row.het_job_id}+{row.het_offset}"), het_job_id=row.het_job_id)
+        order = (_number(row.het_job_id), _number(row.het_offset))
+        return _Identity(order, JobId(f"{row.het_job_id}+{row.het_offset}"), het_job_id=row.het_job_id)
     task = row.array_task_id
     if not translate.parse_text(task):
-        return _Identity(job_id=JobId(row.raw_id))
+        return _Identity((_number(row.raw_id), -1), JobId(row.raw_id))
+    array_number = _number(row.array_job_id)
     if task.isdecimal():
         job_id = JobId(f"{row.array_job_id}_{task}")
-        return _Identity(job_id=job_id, array_job_id=row.array_job_id, array_task_id=task)
+        return _Identity((array_number, _number(task)), job_id, row.array_job_id, task)
     n_tasks = translate.count_tasks(task)
     if n_tasks is None:
         problems["array whose task list is not readable, counted as one task"] += 1
     return _Identity(
-        job_id=JobId(row.array_job_id),
-        array_job_id=row.array_job_id,
+        (array_number, -1),
+        JobId(row.array_job_id),
+        row.array_job_id,
         n_tasks=n_tasks or 1,
         expression=translate.expand_steps(task),
     )
 
 
-def _read_row(
-    row: JobRow, identity: _Identity, site_factor: int | None, problems: Counter[str]
-) -> JobRecord | None:
-    if not is_job_id(identity.job_id):
-        return None
+def _number(raw: str) -> int:
+    if not (raw.isascii() and raw.isdecimal()):
+        raise ValueError(f"no job number: {raw!r}")
+    return int(raw)
+
+
+def _read_row(row: JobRow, identity: _Identity, site_factor: int | None, problems: Counter[str]) -> JobRecord:
     try:
         return _read_job(row, identity, site_factor, problems)
     except ValueError:
-        repaired = _repair(row, problems)
-    try:
-        return _read_job(repaired, identity, site_factor, problems)
-    except ValueError:
-        return None
+        return _read_job(_repair(row, problems), identity, site_factor, problems)
 
 
 def _repair(row: JobRow, problems: Counter[str]) -> JobRow:
@@ -144,8 +149,7 @@ def _repair(row: JobRow, problems: Counter[str]) -> JobRow:
 
 def _read_job(row: JobRow, identity: _Identity, site_factor: int | None, problems: Counter[str]) -> JobRecord:
     state = translate.parse_job_state(row.state)
-    if state is JobState.UNKNOWN:
-        problems[f"job state {_short(row.state)}"] += 1
+    request = GpuRequest(row.tres_per_job, row.tres_per_node, row.tres_per_socket, row.tres_per_task)
     return JobRecord(
         job_id=identity.job_id,
         array_job_id=identity.array_job_id,
@@ -157,11 +161,11 @@ def _read_job(row: JobRow, identity: _Identity, site_factor: int | None, problem
         uid=_UNKNOWN_UID if (uid := translate.parse_count(row.uid)) is None else uid,
         account=AccountName(translate.parse_text(row.account)),
         qos=translate.parse_text(row.qos),
-        partitions=tuple(PartitionName(name) for name in row.partition.split(",")),
+        partitions=_partitions(row.partition),
         state=state,
         reason="" if row.reason == "None" else row.reason,
-        tres=_tres(row, state, problems),
-        requested_types=requested_types(_gpu_request(row)),
+        tres=_tres(row, request, is_pending=state.is_pending, problems=problems),
+        requested_types=requested_types(request),
         n_nodes=translate.parse_count(row.n_nodes) or 1,
         nice=translate.parse_count(row.nice) or 0,
         priority=translate.parse_count(row.priority) or 0,
@@ -178,15 +182,16 @@ def _read_job(row: JobRow, identity: _Identity, site_factor: int | None, problem
     )
 
 
-def _gpu_request(row: JobRow) -> GpuRequest:
-    return GpuRequest(row.tres_per_job, row.tres_per_node, row.tres_per_socket, row.tres_per_task)
+@lru_cache(maxsize=1024)
+def _partitions(raw: str) -> tuple[PartitionName, ...]:
+    return tuple(PartitionName(name) for name in raw.split(","))
 
 
-def _tres(row: JobRow, state: JobState, problems: Counter[str]) -> Tres:
+def _tres(row: JobRow, request: GpuRequest, *, is_pending: bool, problems: Counter[str]) -> Tres:
     settled = settle_gpus(
         translate.parse_tres(row.tres_alloc),
-        _gpu_request(row),
-        is_pending=state.is_pending,
+        request,
+        is_pending=is_pending,
         n_nodes=translate.parse_count(row.n_nodes) or 1,
         n_tasks=translate.parse_count(row.n_tasks) or 1,
     )

@@ -6,10 +6,12 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING, Protocol
 
+from policies.records import JobId
+
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from policies.records import JobId, Observation
+    from policies.records import Observation
 
 
 class UpdateStatus(StrEnum):

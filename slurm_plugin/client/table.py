@@ -104,9 +104,7 @@ def parse_table(text: str, columns: Sequence[Column], separators: Separators) ->
     return Table(rows=picked, n_malformed=n_malformed, missing=missing)
 
 
-def _picker(
-    columns: Sequence[Column], headers: Sequence[str], head: str
-) -> Callable[[Sequence[str]], tuple[str, ...]]:
+def _picker(columns: Sequence[Column], headers: Sequence[str], head: str) -> Callable[[Sequence[str]], tuple[str, ...]]:
     indices: list[int] = []
     n_missing = 0
     for column in columns:
@@ -116,7 +114,5 @@ def _picker(
             indices.append(len(headers) + n_missing)
             n_missing += 1
         else:
-            raise SlurmParseError(
-                f"Slurm's answer has no column {column.header}", field=column.field, raw=head
-            )
+            raise SlurmParseError(f"Slurm's answer has no column {column.header}", field=column.field, raw=head)
     return itemgetter(*indices)

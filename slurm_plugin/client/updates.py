@@ -111,6 +111,5 @@ def are_all_denied(outcomes: Sequence[UpdateOutcome]) -> bool:
     """Whether Slurm refused every live job because of who asks; jobs that are gone say nothing."""
     live = [found for found in outcomes if found.status is not UpdateStatus.GONE]
     return bool(live) and all(
-        found.status is UpdateStatus.REJECTED and any(word in found.text for word in DENIED_TEXTS)
-        for found in live
+        found.status is UpdateStatus.REJECTED and any(word in found.text for word in DENIED_TEXTS) for found in live
     )
