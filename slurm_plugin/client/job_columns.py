@@ -81,6 +81,11 @@ class JobRow(NamedTuple):
     reservation: str
     wckey: str
 
+    @property
+    def tres_cells(self) -> tuple[str, ...]:
+        """Cells from ``tres_alloc`` to ``n_tasks``: what the job gets."""
+        return self[15:22]
+
 
 CELL_PARSERS: Final[Mapping[str, Callable[[str], object]]] = {
     "uid": translate.parse_count,

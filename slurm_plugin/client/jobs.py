@@ -14,9 +14,9 @@ from functools import lru_cache
 from operator import itemgetter
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from policies.records import AccountName, JobId, JobRecord, JobState, PartitionName, Tres
+from policies.records import AccountName, JobId, JobRecord, JobState, PartitionName
 from slurm_plugin import translate
-from slurm_plugin.client.gpu_requests import GpuRequest, requested_types, settle_gpus
+from slurm_plugin.client.gpu_requests import ResourceCells, SettledTres, settle_tres
 from slurm_plugin.client.job_columns import CELL_PARSERS, JobRow
 
 if TYPE_CHECKING:
@@ -149,7 +149,7 @@ def _repair(row: JobRow, problems: Counter[str]) -> JobRow:
 
 def _read_job(row: JobRow, identity: _Identity, site_factor: int | None, problems: Counter[str]) -> JobRecord:
     state = translate.parse_job_state(row.state)
-    request = GpuRequest(row.tres_per_job, row.tres_per_node, row.tres_per_socket, row.tres_per_task)
+    settled = _settle(row, state, problems)
     return JobRecord(
         job_id=identity.job_id,
         array_job_id=identity.array_job_id,
@@ -164,8 +164,8 @@ def _read_job(row: JobRow, identity: _Identity, site_factor: int | None, problem
         partitions=_partitions(row.partition),
         state=state,
         reason="" if row.reason == "None" else row.reason,
-        tres=_tres(row, request, is_pending=state.is_pending, problems=problems),
-        requested_types=requested_types(request),
+        tres=settled.tres,
+        requested_types=settled.requested_types,
         n_nodes=translate.parse_count(row.n_nodes) or 1,
         nice=translate.parse_count(row.nice) or 0,
         priority=translate.parse_count(row.priority) or 0,
@@ -187,17 +187,11 @@ def _partitions(raw: str) -> tuple[PartitionName, ...]:
     return tuple(PartitionName(name) for name in raw.split(","))
 
 
-def _tres(row: JobRow, request: GpuRequest, *, is_pending: bool, problems: Counter[str]) -> Tres:
-    settled = settle_gpus(
-        translate.parse_tres(row.tres_alloc),
-        request,
-        is_pending=is_pending,
-        n_nodes=translate.parse_count(row.n_nodes) or 1,
-        n_tasks=translate.parse_count(row.n_tasks) or 1,
-    )
+def _settle(row: JobRow, state: JobState, problems: Counter[str]) -> SettledTres:
+    settled = settle_tres(ResourceCells(state.is_pending, *row.tres_cells))
     if settled.is_estimate:
         problems["GPUs counted from the request: gres/gpu is not in AccountingStorageTRES"] += 1
-    return settled.tres
+    return settled
 
 
 def _submit_s(row: JobRow) -> int:

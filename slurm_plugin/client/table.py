@@ -30,7 +30,7 @@ class Separators:
     @classmethod
     def random(cls) -> Separators:
         """Separators that no job's text can hold, because they did not exist when it was written."""
-        word = secrets.token_hex(8)
+        word = secrets.token_urlsafe(8)
         return cls(cell=f"_{word}c", row=f"_{word}r")
 
 

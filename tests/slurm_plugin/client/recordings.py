@@ -94,7 +94,7 @@ def _print_long(table: list[dict[str, str]], option: str) -> str:
 
 
 def _print_sprio(text: str, option: str) -> str:
-    match = re.fullmatch(r"%i(_\w+c)%S(_\w+r)", option)
+    match = re.fullmatch(r"%i(_[\w-]+c)%S(_[\w-]+r)", option)
     assert match is not None
     header, *rows = (line.split() for line in text.splitlines())
     site = header.index("SITE")

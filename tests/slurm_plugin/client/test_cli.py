@@ -79,7 +79,7 @@ def test_each_call_has_separators_of_its_own() -> None:
         return runner(command)
 
     CliSlurm(CliSettings(runner=spy)).observe()
-    tails = {text[-18:] for text in formats if text.endswith("r")}
+    tails = {text[-13:] for text in formats if text.endswith("r")}
     assert len(tails) == 3
 
 
