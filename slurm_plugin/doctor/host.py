@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Final
 
 from slurm_plugin.doctor.facts import HostFacts, PathFact
 from slurm_plugin.doctor.ping import ping_hook
+from slurm_plugin.rebalancer.standings import FILE_NAME as STANDINGS_NAME
 from slurm_plugin.site.switch import is_off
 
 if TYPE_CHECKING:
@@ -44,7 +45,7 @@ def collect_host(site: SiteFile, config: Mapping[str, str]) -> HostFacts:
         script=_read_script(config.get("SLURM_CONF", "")),
         shadowing=find_shadowing(packages_distributions()),
         is_path_safe=is_path_safe(sys.path, is_safe_flag=sys.flags.safe_path),
-        standings_age_s=_standings_age_s(site.paths.run_dir / "standings.json", now_s),
+        standings_age_s=read_standings_age_s(site.paths.run_dir, now_s),
         is_off=is_off(site),
     )
 
@@ -96,8 +97,9 @@ def is_path_safe(search: Sequence[str], *, is_safe_flag: bool) -> bool:
     return is_safe_flag or not (search and search[0] in {"", ".", str(Path.cwd())})
 
 
-def _standings_age_s(path: Path, now_s: float) -> float | None:
-    text = _read(path)
+def read_standings_age_s(run_dir: Path, now_s: float) -> float | None:
+    """Return the age of the rebalancer's last finished cycle, seconds; ``None`` if there is no trace of one."""
+    text = _read(run_dir / STANDINGS_NAME)
     try:
         return None if text is None else max(0.0, now_s - float(json.loads(text)["at_s"]))
     except (ValueError, KeyError, TypeError):

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
+from policies.registry import POLICIES
 from policies.site_policy import TagSource
+from slurm_plugin.site.problems import suggest
 from slurm_plugin.site.scalars import exact_number
 from slurm_plugin.site.yaml_tree import Path, Problem, Tree
 
@@ -29,6 +31,7 @@ def cross_check(tree: Tree) -> tuple[Problem, ...]:
         *_no_positive_weight(sections),
         *_targets_without_source(top, sections),
         *_tags_without_source(top, sections),
+        *_unknown_policy(top),
     ]
     return tuple(Problem(line=tree.line_of(path), path=path, text=text) for path, text in found)
 
@@ -84,6 +87,12 @@ def _targets_without_source(top: dict[str, Any], agents: dict[str, Any]) -> Iter
                     ("agents", name, "sla", key),
                     "nothing measures it: set sla.indicators to the file with the values",
                 )
+
+
+def _unknown_policy(top: dict[str, Any]) -> Iterator[tuple[Path, str]]:
+    name = top.get("policy")
+    if isinstance(name, str) and name not in POLICIES:
+        yield ("policy",), f"no policy is called {name!r}{suggest(name, tuple(sorted(POLICIES)))}"
 
 
 def _tags_without_source(top: dict[str, Any], agents: dict[str, Any]) -> Iterator[tuple[Path, str]]:

@@ -27,8 +27,11 @@ This page is made from the code: `fairgpu check-config --reference`. The JSON Sc
 `fairgpu` reads `/etc/fairgpu/site.yaml`, the file that `FAIRGPU_SITE` names, or the one after `--site`.
 Every problem is reported at once, with its line and path. Unknown keys are errors. Numbers are read exactly:
 0.6 is three fifths. A duration has a unit: us, ms, s, m, h or d. Anchors, tags, a second document and files
-over 1 MiB are refused. Processes read the file when they start: restart the hook server and the rebalancer
-after a change.
+over 1 MiB are refused.
+
+The hook server notices a changed file by itself, the rebalancer reads it again on SIGHUP. A file with problems
+is refused and the former one stays in force. `paths` and `hook.socket` count from the next start on.
+`hook.deadline` and the breaker are given to the shim in job_submit.lua; `fairgpu doctor` prints the line.
 
 A documented example is in [examples/ecommerce.yaml](../../examples/ecommerce.yaml).
 """

@@ -28,8 +28,6 @@ def minimal() -> str:
 def make_site(tmp_path: Path) -> Callable[..., SiteFile]:
     def make(**paths: Any) -> SiteFile:
         where = {"state_dir": tmp_path, "run_dir": tmp_path, **paths}
-        return parse_site(
-            f"{MINIMAL}paths: {{state_dir: {where['state_dir']}, run_dir: {where['run_dir']}}}\n"
-        )
+        return parse_site(f"{MINIMAL}paths: {{state_dir: {where['state_dir']}, run_dir: {where['run_dir']}}}\n")
 
     return make

@@ -23,9 +23,7 @@ def test_a_duration_is_read_in_seconds(text: str, want_s: float) -> None:
     assert parse_duration_s(text) == want_s
 
 
-@pytest.mark.parametrize(
-    "text", ["", "5", "s", "-5s", "1h30m", "nan", "infs", "1e3s", "5 s", "5S", "5.s", "\u0665s"]
-)
+@pytest.mark.parametrize("text", ["", "5", "s", "-5s", "1h30m", "nan", "infs", "1e3s", "5 s", "5S", "5.s", "\u0665s"])
 def test_what_is_no_duration_is_named(text: str) -> None:
     with pytest.raises(ValueError, match="must be a duration such as"):
         parse_duration_s(text)

@@ -107,9 +107,7 @@ def test_all_problems_come_at_once_in_the_order_of_the_file() -> None:
     ],
 )
 def test_a_weight_that_is_no_finite_number_is_named(weight: str, want: str) -> None:
-    problems = problems_of(
-        f"cluster: c\npartitions: [p]\nagents:\n  a: {{accounts: [a], base_weight: {weight}}}\n"
-    )
+    problems = problems_of(f"cluster: c\npartitions: [p]\nagents:\n  a: {{accounts: [a], base_weight: {weight}}}\n")
     assert len(problems) == 1
     assert problems[0].startswith("line 4: agents.a.base_weight: ")
     assert want in problems[0]
@@ -165,6 +163,7 @@ def test_an_agent_name_outside_the_rule_is_refused(name: str) -> None:
         ("sla: {max_age: 0s}", "sla.max_age: must be greater than 0s, got 0s"),
         ("tag_source: coment", "tag_source: must be 'comment', 'wckey' or 'account', got 'coment'"),
         ("policy: [wdrf]", "policy: must be text (in quotes if it looks like a number), got a list"),
+        ("policy: wdfr", "policy: no policy is called 'wdfr'; did you mean 'wdrf'?"),
         ("xyzzy: 1", "xyzzy: unknown key; known here: cluster, mode, policy, partitions"),
     ],
 )

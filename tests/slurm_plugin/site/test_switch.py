@@ -36,9 +36,7 @@ def test_switching_leaves_no_other_file_and_is_readable_by_all(make_site: MakeSi
     assert off_reason(site) == "two"
 
 
-def test_a_link_in_place_of_the_switch_is_replaced_and_never_followed(
-    make_site: MakeSite, tmp_path: Path
-) -> None:
+def test_a_link_in_place_of_the_switch_is_replaced_and_never_followed(make_site: MakeSite, tmp_path: Path) -> None:
     site = make_site(state_dir=tmp_path / "state")
     site.paths.state_dir.mkdir()
     target = tmp_path / "precious"
@@ -63,9 +61,7 @@ def test_a_pipe_in_place_of_the_switch_does_not_block(make_site: MakeSite) -> No
     assert off_reason(site) == ""
 
 
-def test_a_state_directory_that_cannot_be_looked_into_counts_as_off(
-    make_site: MakeSite, tmp_path: Path
-) -> None:
+def test_a_state_directory_that_cannot_be_looked_into_counts_as_off(make_site: MakeSite, tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     assert is_off(make_site(state_dir=tmp_path / "file"))
 
@@ -78,9 +74,7 @@ def test_a_reason_is_bounded_and_may_hold_anything(make_site: MakeSite) -> None:
     assert len(reason) <= 4_096
 
 
-def test_a_missing_state_directory_names_the_command_that_makes_it(
-    make_site: MakeSite, tmp_path: Path
-) -> None:
+def test_a_missing_state_directory_names_the_command_that_makes_it(make_site: MakeSite, tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"install -d -o fairgpu -m 0755"):
         turn_off(make_site(state_dir=tmp_path / "none"))
 
