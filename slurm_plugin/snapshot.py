@@ -17,9 +17,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from policies.plan import Plan, SlaMemory  # noqa: TC001 - typed_json reads the annotations at run time
-from policies.records import Observation  # noqa: TC001 - as above
-from policies.site_policy import SitePolicy  # noqa: TC001 - as above
+from policies.plan import Plan, SlaMemory
+from policies.records import Observation
+from policies.site_policy import SitePolicy
 from slurm_plugin.errors import FairGpuError
 from slurm_plugin.typed_json import Json, TypedJsonError, from_jsonable, to_jsonable
 
@@ -78,9 +78,7 @@ def parse_snapshot(raw: bytes) -> Snapshot:
     if not isinstance(body, dict) or body.get("format") != FORMAT:
         raise SnapshotError("this is no FairGPU snapshot: the field 'format' is missing or different")
     if body.get("version") != VERSION:
-        raise SnapshotError(
-            f"snapshot version {body.get('version')!r} is not {VERSION}: use the FairGPU that wrote it"
-        )
+        raise SnapshotError(f"snapshot version {body.get('version')!r} is not {VERSION}: use the FairGPU that wrote it")
     try:
         return from_jsonable(Snapshot, body.get("snapshot"), "snapshot")
     except TypedJsonError as err:

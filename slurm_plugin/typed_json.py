@@ -132,9 +132,7 @@ def _tuple_decoder(arguments: tuple[Any, ...]) -> Decode:
         if not isinstance(value, list) or (length is not None and len(value) != length):
             raise TypedJsonError(f"{where}: expected a list, got {value!r:.80}")
         parts = decoders if length is not None else decoders * len(value)
-        return tuple(
-            part(item, f"{where}[{n}]") for n, (part, item) in enumerate(zip(parts, value, strict=True))
-        )
+        return tuple(part(item, f"{where}[{n}]") for n, (part, item) in enumerate(zip(parts, value, strict=True)))
 
     return decode
 

@@ -28,7 +28,7 @@ MIGRATIONS: Final[tuple[str, ...]] = (
         agent TEXT NOT NULL,
         kind TEXT NOT NULL,
         reason TEXT NOT NULL,
-        tag TEXT NOT NULL,
+        tag TEXT,
         old INTEGER,
         new INTEGER NOT NULL,
         is_adoption INTEGER NOT NULL,

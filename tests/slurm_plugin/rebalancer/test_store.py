@@ -92,9 +92,7 @@ def test_the_journal_survives_a_restart(tmp_path: Path) -> None:
 
 
 def test_old_rows_are_pruned_and_the_journal_is_not(store: HistoryStore) -> None:
-    store.add_submissions(
-        [{"at_s": at_s, "uid": 1, "user": "u", "verdict": "accept"} for at_s in (1.0, 99.0)]
-    )
+    store.add_submissions([{"at_s": at_s, "uid": 1, "user": "u", "verdict": "accept"} for at_s in (1.0, 99.0)])
     store.upsert_jobs([_job(end_s=1.0), _job(job_id="2")])
     store.touch([TouchedJob(job_id=JobId("1"), submit_s=1, former=0, last_written=1, at_s=1.0)])
     assert store.prune(now_s=100.0, retention_s=50.0) == 2

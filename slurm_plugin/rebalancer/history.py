@@ -1,0 +1,180 @@
+"""The history as the daemon uses it: what cannot be written is counted and logged, never a reason to stop.
+
+The undo journal is also kept in memory, so that a locked or full disk does not make us forget a former value
+while we run; what the disk missed is written as soon as it can be.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING, Any, Final
+
+from slurm_plugin.rebalancer.store import HistoryError, HistoryStore, TouchedJob
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from pathlib import Path
+
+    from policies.plan import Finding
+    from policies.records import JobId, JobRecord
+
+FILE_NAME: Final = "history.db"
+PRUNE_EVERY_S: Final = 3_600.0
+SUBMISSION_SLACK_S: Final = 5
+"""Seconds between the hook's answer and the submit time that Slurm gives the job, at most."""
+
+_log = logging.getLogger(__name__)
+
+
+class History:
+    """The daemon's history.
+
+    Parameters
+    ----------
+    path : Path
+        The database; opened at the first use and again after each failure.
+    on_error : callable
+        Called once per failed operation.
+    """
+
+    def __init__(self, path: Path, *, on_error: Callable[[], None] = lambda: None) -> None:
+        self._path = path
+        self._on_error = on_error
+        self._store: HistoryStore | None = None
+        self._is_failing = False
+        self._journal: dict[JobId, TouchedJob] = {}
+        self._is_journal_loaded = False
+        self._unwritten: dict[JobId, TouchedJob | None] = {}
+        self._pruned_s = 0.0
+
+    @property
+    def journal(self) -> Mapping[JobId, TouchedJob]:
+        """The undo journal by job id, as far as the database could be read."""
+        if not self._is_journal_loaded:
+            self._is_journal_loaded = self._attempt(self._load_journal)
+        return self._journal
+
+    def touch(self, entries: Sequence[TouchedJob]) -> bool:
+        """Note journal lines; return whether they are on disk."""
+        self._change_journal({entry.job_id: entry for entry in entries})
+        return not self._unwritten
+
+    def forget(self, job_ids: Iterable[JobId]) -> None:
+        """Drop journal lines."""
+        self._change_journal(dict.fromkeys(job_ids))
+
+    def hidden_factors(self, jobs: Sequence[JobRecord]) -> dict[JobId, int]:
+        """Return the last known site factor of jobs that show none: as seen before, else as the hook set it."""
+        found: dict[JobId, int] = {}
+        self._attempt(lambda store: found.update(_find_hidden(store, jobs)))
+        return found
+
+    def add_cycle(self, row: Mapping[str, Any]) -> None:
+        """Append a cycle."""
+        self._attempt(lambda store: store.add_cycle(row))
+
+    def add_decisions(self, rows: Sequence[Mapping[str, Any]]) -> None:
+        """Append decisions."""
+        self._attempt(lambda store: store.add_decisions(rows))
+
+    def upsert_jobs(self, rows: Sequence[Mapping[str, Any]]) -> bool:
+        """Insert or update jobs; return whether it worked."""
+        return self._attempt(lambda store: store.upsert_jobs(rows))
+
+    def upsert_findings(self, findings: Sequence[Finding], *, at_s: float) -> None:
+        """Insert or update findings."""
+        self._attempt(lambda store: store.upsert_findings(findings, at_s=at_s))
+
+    def query(self, sql: str, parameters: Sequence[object] = ()) -> list[dict[str, Any]]:
+        """Return the rows of a SELECT, none if the database cannot be read."""
+        rows: list[dict[str, Any]] = []
+        self._attempt(lambda store: rows.extend(store.query(sql, parameters)))
+        return rows
+
+    def prune(self, *, now_s: float) -> None:
+        """Delete what is past the retention, at most once an hour."""
+        if now_s - self._pruned_s >= PRUNE_EVERY_S:
+            self._pruned_s = now_s
+            self._attempt(lambda store: store.prune(now_s=now_s))
+
+    def close(self) -> None:
+        """Close the database."""
+        if self._store is not None:
+            self._store.close()
+            self._store = None
+
+    def _load_journal(self, store: HistoryStore) -> None:
+        # What this process noted meanwhile knows the last write; the line on disk knows the former value.
+        for job_id, known in store.touched_jobs().items():
+            newer = self._journal.get(job_id)
+            if newer is None or newer.submit_s != known.submit_s:
+                self._journal[job_id] = newer or known
+            else:
+                self._journal[job_id] = TouchedJob(
+                    job_id=job_id,
+                    submit_s=newer.submit_s,
+                    former=known.former,
+                    last_written=newer.last_written,
+                    at_s=newer.at_s,
+                )
+
+    def _change_journal(self, changes: Mapping[JobId, TouchedJob | None]) -> None:
+        for job_id, entry in changes.items():
+            if entry is None:
+                self._journal.pop(job_id, None)
+            else:
+                self._journal[job_id] = entry
+        self._unwritten |= changes
+        if self._unwritten and self._attempt(self._write_journal):
+            self._unwritten.clear()
+
+    def _write_journal(self, store: HistoryStore) -> None:
+        store.touch([entry for entry in self._unwritten.values() if entry is not None])
+        store.forget([job_id for job_id, entry in self._unwritten.items() if entry is None])
+
+    def _attempt(self, action: Callable[[HistoryStore], object]) -> bool:
+        try:
+            if self._store is None:
+                self._store = HistoryStore(self._path)
+            action(self._store)
+        except (HistoryError, OSError) as err:
+            self._on_error()
+            if not self._is_failing:  # one line per outage
+                _log.error("event=history_failed error=%r", str(err))
+            self._is_failing = True
+            self.close()
+            return False
+        self._is_failing = False
+        return True
+
+
+def _find_hidden(store: HistoryStore, jobs: Sequence[JobRecord]) -> dict[JobId, int]:
+    if not jobs:
+        return {}
+    first_s = min(job.submit_s for job in jobs) - SUBMISSION_SLACK_S
+    rows = store.query(
+        "SELECT job_id, submit_s, site_factor FROM jobs WHERE site_factor IS NOT NULL AND end_s IS NULL "
+        "ORDER BY submit_s"
+    )
+    seen = {row["job_id"]: (row["submit_s"], row["site_factor"]) for row in rows}
+    # A message in brackets marks a modification or a mode that sets nothing (the hook's recorder).
+    answers: dict[int, list[tuple[float, int]]] = {}
+    for row in store.query(
+        "SELECT uid, at_s, site_factor FROM submissions WHERE at_s >= ? AND site_factor IS NOT NULL "
+        "AND verdict = 'accept' AND message NOT LIKE '[%'",
+        (first_s,),
+    ):
+        answers.setdefault(row["uid"], []).append((row["at_s"], row["site_factor"]))
+    found: dict[JobId, int] = {}
+    for job in jobs:
+        submit_s, factor = seen.get(job.job_id, (None, 0))
+        if submit_s is not None and (submit_s == job.submit_s or job.restarts > 0):
+            found[job.job_id] = factor
+        elif (answered := _answer_near(answers.get(job.uid, ()), job.submit_s)) is not None:
+            found[job.job_id] = answered
+    return found
+
+
+def _answer_near(answers: Iterable[tuple[float, int]], submit_s: int) -> int | None:
+    near = [factor for at_s, factor in answers if abs(at_s - submit_s) <= SUBMISSION_SLACK_S]
+    return near[0] if near else None

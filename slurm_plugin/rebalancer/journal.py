@@ -1,0 +1,116 @@
+"""The rules of the undo journal: which site factor a job had before us, and what to write to give it back.
+
+A factor in ``1..scale`` on a managed job is ours (the hook's or the rebalancer's), so its former value is 0.
+Any other value that is not 0 was set by somebody else; it is kept and given back. A line stays until its job is
+gone; once restored, its ``last_written`` equals its ``former``.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from policies.records import JobId, JobRecord, JobState
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping
+
+    from slurm_plugin.rebalancer.store import TouchedJob
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Restore:
+    """One job to write back: ``value`` is its former site factor."""
+
+    job: JobRecord
+    value: int
+
+
+def find_entry(job: JobRecord, journal: Mapping[JobId, TouchedJob]) -> TouchedJob | None:
+    """Return the journal line of a job; a split array task inherits its array's, a requeued job keeps its own."""
+    for key in (job.job_id, JobId(job.array_job_id)):
+        entry = journal.get(key)
+        if entry is not None and (entry.submit_s == job.submit_s or job.restarts > 0):
+            return entry
+    return None
+
+
+def former_factor(job: JobRecord, journal: Mapping[JobId, TouchedJob], *, scale: int) -> int:
+    """Return the site factor to give back to ``job``, seen just before we write to it."""
+    shown, entry = job.site_factor, find_entry(job, journal)
+    if entry is not None and (shown is None or not _is_foreign(shown, entry, scale)):
+        return entry.former
+    return 0 if shown is None or 1 <= shown <= scale else shown
+
+
+def find_gone(journal: Mapping[JobId, TouchedJob], jobs: Iterable[JobRecord]) -> tuple[JobId, ...]:
+    """Return the lines whose jobs are gone: ended, or another job has the number now."""
+    alive: set[JobId] = set()
+    for job in jobs:
+        entry = find_entry(job, journal) if is_alive(job) else None
+        if entry is not None:
+            alive.add(entry.job_id)
+    return tuple(sorted(journal.keys() - alive))
+
+
+def compute_restores(
+    jobs: Iterable[JobRecord],
+    journal: Mapping[JobId, TouchedJob],
+    *,
+    scale: int,
+    is_managed: Callable[[JobRecord], bool],
+    hidden_factors: Mapping[JobId, int],
+) -> tuple[Restore, ...]:
+    """Return what to write so that nothing of ours has effect any more.
+
+    Parameters
+    ----------
+    jobs : iterable of JobRecord
+        All that Slurm knows; held, running and suspended ones show no site factor.
+    is_managed : callable
+        Whether the site file gives the job to an agent.
+    hidden_factors : mapping of JobId to int
+        Last known factor of jobs that show none, from the history.
+    """
+    restores: list[Restore] = []
+    for job in jobs:
+        if not is_alive(job):
+            continue
+        entry = find_entry(job, journal)
+        if job.site_factor is None:
+            is_ours = _is_hidden_ours(job, entry, hidden_factors.get(job.job_id), is_managed)
+        else:
+            is_ours = _is_shown_ours(job, entry, scale, is_managed)
+        former = entry.former if entry is not None else 0
+        if is_ours and job.site_factor != former:
+            restores.append(Restore(job=job, value=former))
+    return tuple(restores)
+
+
+def is_alive(job: JobRecord) -> bool:
+    """Whether Slurm may still schedule or run the job; a state that we do not know counts as alive."""
+    return job.state.is_pending or job.state.holds_resources or job.state is JobState.UNKNOWN
+
+
+def _is_foreign(shown: int, entry: TouchedJob, scale: int) -> bool:
+    """Whether somebody else changed the factor after our last write."""
+    if entry.last_written == entry.former:  # restored: what it shows now is its own, unless we wrote late
+        return not 1 <= shown <= scale and shown != entry.former
+    return shown != 0 and not 1 <= shown <= scale and shown != entry.last_written
+
+
+def _is_shown_ours(
+    job: JobRecord, entry: TouchedJob | None, scale: int, is_managed: Callable[[JobRecord], bool]
+) -> bool:
+    shown = job.site_factor or 0
+    if 1 <= shown <= scale:
+        return entry is not None or is_managed(job)
+    return entry is not None and shown == entry.last_written != entry.former
+
+
+def _is_hidden_ours(
+    job: JobRecord, entry: TouchedJob | None, known: int | None, is_managed: Callable[[JobRecord], bool]
+) -> bool:
+    if entry is not None:
+        return entry.last_written != entry.former
+    return known is not None and known != 0 and is_managed(job)
