@@ -31,8 +31,7 @@ class Axes:
         """Amounts per axis that count for an agent: a typed GPU only where the user named the type."""
         amounts = dict(tres)
         return tuple(
-            amounts.get(name, 0) if name in requested_types or not name.startswith(_TYPED) else 0
-            for name in self.names
+            amounts.get(name, 0) if name in requested_types or not name.startswith(_TYPED) else 0 for name in self.names
         )
 
 

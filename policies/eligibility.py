@@ -7,27 +7,33 @@ from operator import attrgetter
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
+from numpy.typing import NDArray
 
+from policies.interning import Interned
 from policies.plan import Finding
 from policies.records import JobState
 from policies.room import PartitionRoom, can_hold, compute_rooms
-from policies.startability import ReasonReading, Startability, read_reason
+from policies.startability import Startability, read_reason
 from policies.state import STARTABILITIES, STARTABLE_CODE
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from numpy.typing import NDArray
-
     from policies.axes import Axes
-    from policies.records import JobRecord, Observation, PartitionName
+    from policies.records import JobRecord, Observation, PartitionName, Tres
+
+    Shape = tuple[Tres, tuple[str, ...], tuple[PartitionName, ...], int]
 
 MAX_JOB_FINDINGS: Final = 50
 """Jobs that can never run are listed one by one up to this many; the rest are counted in one finding."""
 
+CODES: Final = {value: code for code, value in enumerate(STARTABILITIES)}
+"""Meaning -> code of ``PendingJobs.startability``."""
+
+_PRIORITY: Final = attrgetter("priority")
 _REASON: Final = attrgetter("reason")
 _SHAPE: Final = attrgetter("tres", "requested_types", "partitions", "n_nodes")
-_HELD_STATES: Final = frozenset({JobState.REQUEUE_HOLD, JobState.SPECIAL_EXIT, JobState.RESV_DEL_HOLD})
+_HELD_STATES: Final = (JobState.REQUEUE_HOLD, JobState.SPECIAL_EXIT, JobState.RESV_DEL_HOLD)
 _NO_ROOM: Final = PartitionRoom()
 
 
@@ -54,35 +60,25 @@ def judge_jobs(jobs: Sequence[JobRecord], axes: Axes, observation: Observation) 
     reason); Slurm's reason says so; its begin time lies ahead; only nodes that are down or drained could hold it.
     A het job starts as a whole: one component that cannot start keeps the others from starting.
     """
-    reasons = list(map(_REASON, jobs))
-    readings = {reason: read_reason(reason) for reason in dict.fromkeys(reasons)}
-    fits = _judge_shapes(jobs, axes, observation)
-    codes = _codes(jobs, [readings[reason] for reason in reasons], fits, observation.at_s)
+    reasons = Interned(map(_REASON, jobs))
+    readings = {reason: read_reason(reason) for reason in reasons.values}
+    rooms = compute_rooms(observation.nodes, axes.offered)
+    shapes = Interned(map(_SHAPE, jobs))
+    fits = shapes.spread(lambda shape: CODES[_judge_shape(rooms, axes, shape)])
+    said = reasons.spread(lambda reason: CODES[readings[reason].startability])
+    codes = _combine(jobs, fits, said, at_s=observation.at_s)
     _spread_over_het_jobs(jobs, codes)
     findings = [
-        Finding(kind="unknown_reason", subject=reason, text=f"{reading.words}: {reasons.count(reason)} job(s)")
-        for reason, reading in readings.items()
-        if not reading.is_known
+        Finding(kind="unknown_reason", subject=reason, text=f"{readings[reason].words}: {n_jobs} job(s)")
+        for reason, n_jobs in zip(reasons.values, reasons.counts(), strict=True)
+        if not readings[reason].is_known
     ]
-    return Eligibility(codes=codes, findings=tuple([*findings, *_unplaceable_findings(jobs, fits)]))
+    return Eligibility(codes=codes, findings=(*findings, *_unplaceable_findings(jobs, fits)))
 
 
-def _judge_shapes(jobs: Sequence[JobRecord], axes: Axes, observation: Observation) -> list[Startability]:
-    rooms = compute_rooms(observation.nodes, axes.offered)
-    keys = list(map(_SHAPE, jobs))
-    verdicts = {}
-    for key in dict.fromkeys(keys):
-        tres, requested_types, partitions, n_nodes = key
-        verdicts[key] = _judge_shape(rooms, axes.charged(tres, requested_types), partitions, n_nodes)
-    return list(map(verdicts.__getitem__, keys))
-
-
-def _judge_shape(
-    rooms: Mapping[PartitionName, PartitionRoom],
-    request: tuple[int, ...],
-    partitions: tuple[PartitionName, ...],
-    n_nodes: int,
-) -> Startability:
+def _judge_shape(rooms: Mapping[PartitionName, PartitionRoom], axes: Axes, shape: Shape) -> Startability:
+    tres, requested_types, partitions, n_nodes = shape
+    request = axes.charged(tres, requested_types)
     chosen = [rooms.get(name, _NO_ROOM) for name in partitions]
     if not any(can_hold(room.configured, request, n_nodes) for room in chosen):
         return Startability.UNPLACEABLE
@@ -91,35 +87,23 @@ def _judge_shape(
     return Startability.STARTABLE
 
 
-def _codes(
-    jobs: Sequence[JobRecord], readings: Sequence[ReasonReading], fits: Sequence[Startability], at_s: float
+def _combine(
+    jobs: Sequence[JobRecord], fits: NDArray[np.int64], said: NDArray[np.int64], *, at_s: float
 ) -> NDArray[np.int64]:
-    code_of = {value: code for code, value in enumerate(STARTABILITIES)}
-    codes = np.full(len(jobs), STARTABLE_CODE, dtype=np.int64)
-    startable = Startability.STARTABLE
-    pending = JobState.PENDING
-    for row, (job, reading, fit) in enumerate(zip(jobs, readings, fits, strict=True)):
-        if (
-            reading.startability is not startable
-            or fit is not startable
-            or not job.priority
-            or job.state is not pending
-            or (job.eligible_s is not None and job.eligible_s > at_s)
-        ):
-            codes[row] = code_of[_judge(job, reading, fit, at_s=at_s)]
-    return codes
-
-
-def _judge(job: JobRecord, reading: ReasonReading, fit: Startability, *, at_s: float) -> Startability:
-    if fit is Startability.UNPLACEABLE:
-        return fit
-    if not job.priority or job.state in _HELD_STATES:
-        return Startability.HELD
-    if reading.startability is not Startability.STARTABLE:
-        return reading.startability
-    if job.eligible_s is not None and job.eligible_s > at_s:
-        return Startability.DELAYED
-    return fit
+    n_jobs = len(jobs)
+    has_priority = np.fromiter(map(_PRIORITY, jobs), dtype=np.bool_, count=n_jobs)
+    is_held_state = np.fromiter((j.state in _HELD_STATES for j in jobs), dtype=np.bool_, count=n_jobs)
+    begin_s = np.fromiter((j.eligible_s or 0 for j in jobs), dtype=np.int64, count=n_jobs)
+    return np.select(
+        [
+            fits == CODES[Startability.UNPLACEABLE],
+            ~has_priority | is_held_state,
+            said != STARTABLE_CODE,
+            begin_s > at_s,
+        ],
+        [fits, CODES[Startability.HELD], said, CODES[Startability.DELAYED]],
+        default=fits,
+    ).astype(np.int64)
 
 
 def _spread_over_het_jobs(jobs: Sequence[JobRecord], codes: NDArray[np.int64]) -> None:
@@ -134,20 +118,20 @@ def _spread_over_het_jobs(jobs: Sequence[JobRecord], codes: NDArray[np.int64]) -
                 codes[row] = blocking[0]
 
 
-def _unplaceable_findings(jobs: Sequence[JobRecord], fits: Sequence[Startability]) -> list[Finding]:
-    never = [job for job, fit in zip(jobs, fits, strict=True) if fit is Startability.UNPLACEABLE]
+def _unplaceable_findings(jobs: Sequence[JobRecord], fits: NDArray[np.int64]) -> list[Finding]:
+    rows = np.flatnonzero(fits == CODES[Startability.UNPLACEABLE]).tolist()
     findings = [
-        Finding(
-            kind="unplaceable",
-            subject=str(job.job_id),
-            text=f"can never run: no {max(1, job.n_nodes)} node(s) of {','.join(job.partitions)} can give "
-            + ",".join(f"{name}={amount}" for name, amount in job.tres),
-        )
-        for job in never[:MAX_JOB_FINDINGS]
+        Finding(kind="unplaceable", subject=str(jobs[row].job_id), text=describe_unplaceable(jobs[row]))
+        for row in rows[:MAX_JOB_FINDINGS]
     ]
-    n_more = len(never) - len(findings)
+    n_more = len(rows) - len(findings)
     if n_more:
-        findings.append(
-            Finding(kind="unplaceable", subject="more jobs", text=f"{n_more} more job(s) can never run")
-        )
+        text = f"{n_more} more job(s) can never run"
+        findings.append(Finding(kind="unplaceable", subject="more jobs", text=text))
     return findings
+
+
+def describe_unplaceable(job: JobRecord) -> str:
+    """Why the job can never run, in one line."""
+    amounts = ",".join(f"{name}={amount}" for name, amount in job.tres)
+    return f"can never run: no {max(1, job.n_nodes)} node(s) of {','.join(job.partitions)} can give {amounts}"

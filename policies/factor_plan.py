@@ -10,10 +10,12 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
+from numpy.typing import NDArray
 
 from policies.fairness.share import dominant_axis
 from policies.job_queue import JobQueue, order_jobs
-from policies.plan import Plan, SetSiteFactor
+from policies.plan import Plan, SetSiteFactor, SlaMemory
+from policies.site_policy import SitePolicy
 from policies.standings import compute_standings
 from policies.state import NO_FACTOR
 from policies.weights import AgentWeight, compute_weights
@@ -22,10 +24,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from fractions import Fraction
 
-    from numpy.typing import NDArray
-
-    from policies.plan import SlaMemory
-    from policies.site_policy import SitePolicy
     from policies.state import ClusterState
 
 DEEP_SLACK: Final = 100
@@ -54,9 +52,6 @@ class FactorTargets:
 
     factors: NDArray[np.int64]
     is_exact: NDArray[np.bool_]
-
-
-TargetRule = "Callable[[JobQueue, SitePolicy], FactorTargets]"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -101,9 +96,7 @@ def plan_factors(
     )
 
 
-def needs_write(
-    state: ClusterState, queue: JobQueue, targets: FactorTargets, *, scale: int
-) -> NDArray[np.bool_]:
+def needs_write(state: ClusterState, queue: JobQueue, targets: FactorTargets, *, scale: int) -> NDArray[np.bool_]:
     """Which jobs of the queue get an update, (n,) bool, in queue order.
 
     A job that cannot start and shows no factor at all (held, not yet eligible) is left until it shows one.
@@ -113,12 +106,11 @@ def needs_write(
     is_hidden = old == NO_FACTOR
     is_too_high = ~is_hidden & (old > targets.factors + scale // DEEP_SLACK)
     is_exact = targets.is_exact & queue.is_startable & (old != targets.factors)
-    return is_exact | is_unset | (is_hidden & queue.is_startable) | is_too_high
+    result: NDArray[np.bool_] = is_exact | is_unset | (is_hidden & queue.is_startable) | is_too_high
+    return result
 
 
-def make_decision(
-    state: ClusterState, ranking: Ranking, position: int, *, new: int, name: str
-) -> SetSiteFactor:
+def make_decision(state: ClusterState, ranking: Ranking, position: int, *, new: int, name: str) -> SetSiteFactor:
     """The decision for the job at a position of the queue, with the numbers behind it."""
     queue = ranking.queue
     row, tag_row = int(queue.rows[position]), int(queue.tag_rows[position])

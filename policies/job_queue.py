@@ -8,9 +8,10 @@ job id). Jobs of agents with weight 0 come after all others, by unweighted share
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
+from numpy.typing import NDArray
 
 from policies.fairness.share_tags import ShareTags, as_exact, share_tags
 from policies.state import freeze
@@ -19,11 +20,13 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from fractions import Fraction
 
-    from numpy.typing import NDArray
-
     from policies.state import ClusterState, ExactArray, PendingJobs
 
     Ints = NDArray[np.int64]
+
+
+MAX_DRIFT: Final = 100
+"""Separating ties may lower a factor by at most scale / MAX_DRIFT (1 %)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -87,13 +90,14 @@ def order_jobs(state: ClusterState, weights: Sequence[Fraction], *, scale: int) 
     tag_rows = _by_tag(tags)
     rows = blocks[tag_rows]
     is_startable = pending.is_startable[rows]
-    factors = _separate_ties(pending, rows, is_startable, tags.site_factors(scale)[tag_rows])
+    is_exact = is_startable & tags.is_near[tag_rows]
+    raw = tags.site_factors(scale)[tag_rows]
     return JobQueue(
         rows=freeze(rows),
         tags=tags,
         tag_rows=freeze(tag_rows),
         is_startable=freeze(is_startable),
-        factors=freeze(factors),
+        factors=freeze(_separate_ties(pending, rows[is_exact], is_exact, raw, slack=scale // MAX_DRIFT)),
     )
 
 
@@ -123,26 +127,27 @@ def _by_tag(tags: ShareTags) -> Ints:
     return np.concatenate([order[is_weighted], order[~is_weighted]]).astype(np.int64)
 
 
-def _separate_ties(pending: PendingJobs, rows: Ints, is_startable: NDArray[np.bool_], raw: Ints) -> Ints:
+def _separate_ties(pending: PendingJobs, picked: Ints, is_exact: NDArray[np.bool_], raw: Ints, *, slack: int) -> Ints:
     """Factors that give the global order although Slurm starts the lower job id first among equal priorities.
 
-    Along the startable jobs factors never rise; where a job's factor equals its predecessor's and its id is lower, it
-    gets one less. At 1 nothing is left to subtract.
+    Along the exact jobs (``picked``, startable and near the head) factors never rise; where a job's factor equals its
+    predecessor's and its id is lower, it gets one less. Long runs of ties stop at ``slack`` below the tag's own
+    factor and at 1; beyond that Slurm's rule decides.
     """
-    chosen = np.flatnonzero(is_startable)
-    picked = rows[chosen]
-    if not len(chosen) or _is_settled(pending, picked, raw[chosen]):
+    own = raw[is_exact]
+    if _is_settled(pending, picked, own):
         return raw
     factors: list[int] = []
-    previous, previous_id = int(raw[chosen[0]]) + 1, (0, 0)
+    previous, previous_id = int(own[0]) + 1, (0, 0)
     ids = zip(pending.id_major[picked].tolist(), pending.id_minor[picked].tolist(), strict=True)
-    for factor, job_id in zip(raw[chosen].tolist(), ids, strict=True):
-        if factor >= previous:
-            factor = previous if job_id > previous_id else max(1, previous - 1)  # noqa: PLW2901 - the corrected one
+    for wanted, job_id in zip(own.tolist(), ids, strict=True):
+        factor = wanted
+        if wanted >= previous:
+            factor = previous if job_id > previous_id else max(1, previous - 1, wanted - slack)
         factors.append(factor)
         previous, previous_id = factor, job_id
     result = raw.copy()
-    result[chosen] = factors
+    result[is_exact] = factors
     return result
 
 

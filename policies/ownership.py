@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections import Counter
+from collections.abc import Mapping
 from dataclasses import dataclass
 from operator import attrgetter
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
+import numpy as np
+
+from policies.interning import Interned
 from policies.plan import Finding
-from policies.site_policy import TagSource
+from policies.site_policy import SitePolicy, TagSource
 from policies.submission.decision import (
     AgentDirectory,
     Identity,
@@ -19,13 +22,13 @@ from policies.submission.decision import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Sequence
+
+    from numpy.typing import NDArray
 
     from policies.records import AccountName, JobRecord, Observation, PartitionName
-    from policies.site_policy import SitePolicy
 
-OwnerKey = tuple[str, "AccountName", "tuple[PartitionName, ...]", str]
-"""User, account, partitions, text: all that the decision depends on."""
+    OwnerKey = tuple[str, AccountName, tuple[PartitionName, ...], str]
 
 _KEY_OF: Final = {
     TagSource.COMMENT: attrgetter("user", "account", "partitions", "comment"),
@@ -49,12 +52,16 @@ class Resolver:
         groups = {user: frozenset(names) for user, names in observation.groups_by_user}
         return cls(site=site, directory=AgentDirectory.from_policy(site), groups=groups)
 
-    def keys(self, jobs: Sequence[JobRecord]) -> list[OwnerKey]:
-        """The decision's input of each job."""
-        return list(map(_KEY_OF[self.site.tag_source], jobs))
+    def decide_one(self, job: JobRecord) -> SubmissionDecision:
+        """The decision about one job."""
+        return self._decide(_KEY_OF[self.site.tag_source](job))
 
-    def decide(self, key: OwnerKey) -> SubmissionDecision:
-        """The decision for one distinct input."""
+    def decide_all(self, jobs: Sequence[JobRecord]) -> Owners:
+        """The decisions about many jobs."""
+        column = Interned(map(_KEY_OF[self.site.tag_source], jobs))
+        return Owners(column=column, decisions=tuple(map(self._decide, column.values)))
+
+    def _decide(self, key: OwnerKey) -> SubmissionDecision:
         user, account, partitions, text = key
         request = SubmissionRequest(
             identity=Identity(user=user, groups=self.groups.get(user)),
@@ -65,26 +72,30 @@ class Resolver:
         return decide_with_directory(request, self.directory)
 
 
-def decide_all(resolver: Resolver, keys: Sequence[OwnerKey]) -> dict[OwnerKey, SubmissionDecision]:
-    """The decision for each distinct key, in order of first appearance."""
-    return {key: resolver.decide(key) for key in dict.fromkeys(keys)}
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Owners:
+    """Decisions about a column of jobs: one per distinct key of ``column``."""
+
+    column: Interned[OwnerKey]
+    decisions: tuple[SubmissionDecision, ...]
+
+    def spread(self, compute: Callable[[SubmissionDecision], float], dtype: Any) -> NDArray[Any]:  # noqa: ANN401 - numpy's own type for dtypes
+        """``compute`` of each job's decision, called once per distinct decision."""
+        return np.array([compute(decision) for decision in self.decisions], dtype=dtype)[self.column.codes]
+
+    def refusals(self) -> list[Finding]:
+        """One finding per refused tag: the job bypassed the hook and counts as its account's agent, or as foreign."""
+        return [
+            _refusal(key[0], decision, n_jobs)
+            for key, decision, n_jobs in zip(self.column.values, self.decisions, self.column.counts(), strict=True)
+            if decision.verdict is Verdict.REJECT
+        ]
 
 
-def refusal_findings(
-    decisions: Mapping[OwnerKey, SubmissionDecision], keys: Sequence[OwnerKey]
-) -> list[Finding]:
-    """One finding per refused tag: the job bypassed the hook and counts as its account's agent (or as foreign)."""
-    refused = {key for key, decision in decisions.items() if decision.verdict is Verdict.REJECT}
-    if not refused:
-        return []
-    counts = Counter(key for key in keys if key in refused)
-    return [_refusal(key, decisions[key], n_jobs) for key, n_jobs in counts.items()]
-
-
-def _refusal(key: OwnerKey, decision: SubmissionDecision, n_jobs: int) -> Finding:
+def _refusal(user: str, decision: SubmissionDecision, n_jobs: int) -> Finding:
     counted = f"counted as agent {decision.agent}" if decision.agent else "counted as foreign use"
     return Finding(
         kind="refused_tag",
-        subject=f"user {key[0]}",
+        subject=f"user {user}",
         text=f"{n_jobs} pending job(s) bypassed the submit hook and are {counted}: {decision.reason}",
     )

@@ -9,12 +9,13 @@ from typing import TYPE_CHECKING, Final, Protocol
 
 from policies import constant, wdrf
 from policies.errors import UnknownPolicyError
+from policies.factor_plan import FactorTargets
+from policies.job_queue import JobQueue
+from policies.site_policy import SitePolicy
 
 if TYPE_CHECKING:
-    from policies.factor_plan import FactorTargets, PolicyParams
-    from policies.job_queue import JobQueue
+    from policies.factor_plan import PolicyParams
     from policies.plan import Plan
-    from policies.site_policy import SitePolicy
     from policies.state import ClusterState
 
 
@@ -37,9 +38,7 @@ class RegisteredPolicy:
 
 POLICIES: Final[Mapping[str, RegisteredPolicy]] = MappingProxyType(
     {
-        module.NAME: RegisteredPolicy(
-            name=module.NAME, decide=module.decide, compute_targets=module.compute_targets
-        )
+        module.NAME: RegisteredPolicy(name=module.NAME, decide=module.decide, compute_targets=module.compute_targets)
         for module in (wdrf, constant)
     }
 )

@@ -7,17 +7,15 @@ Built once per cycle by :func:`policies.census.compute_state`. Arrays are read-o
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
 
+from policies.plan import Finding
+from policies.records import IndicatorSample, JobId
+from policies.site_policy import AgentPolicy
 from policies.startability import Startability
-
-if TYPE_CHECKING:
-    from policies.plan import Finding
-    from policies.records import IndicatorSample, JobId
-    from policies.site_policy import AgentPolicy
 
 ExactArray = NDArray[Any]
 """Whole numbers: dtype ``int64``, or ``object`` holding Python integers."""
@@ -73,7 +71,8 @@ class PendingJobs:
     @property
     def is_startable(self) -> NDArray[np.bool_]:
         """Which jobs Slurm could start as far as we can tell, (n,) bool."""
-        return self.startability == STARTABLE_CODE
+        result: NDArray[np.bool_] = self.startability == STARTABLE_CODE
+        return result
 
     def __len__(self) -> int:
         return len(self.job_ids)

@@ -7,12 +7,12 @@ from fractions import Fraction
 from typing import TYPE_CHECKING
 
 from policies.fairness.sla_weight import IndicatorReading, read_indicators, update_sla_factor
+from policies.plan import SlaMemory
+from policies.records import AgentName
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from policies.plan import SlaMemory
-    from policies.records import AgentName
     from policies.site_policy import AgentPolicy, SitePolicy
     from policies.state import ClusterState
 
@@ -64,9 +64,7 @@ def compute_weights(
     remembered: Mapping[AgentName, SlaMemory] = {memory.agent: memory for memory in sla_memory}
     waits = _longest_waits(state, now)
     weights = []
-    for agent, base, wait_s in zip(
-        state.agents, normalise_base_weights(state.agents), waits, strict=True
-    ):
+    for agent, base, wait_s in zip(state.agents, normalise_base_weights(state.agents), waits, strict=True):
         readings = read_indicators(
             agent.sla,
             (sample for sample in state.indicators if sample.agent == agent.name),
@@ -74,9 +72,7 @@ def compute_weights(
             max_age_s=site.sla.max_age_s,
             now=now,
         )
-        memory = update_sla_factor(
-            agent.name, readings, memory=remembered.get(agent.name), tuning=site.sla, now=now
-        )
+        memory = update_sla_factor(agent.name, readings, memory=remembered.get(agent.name), tuning=site.sla, now=now)
         weights.append(
             AgentWeight(
                 agent=agent.name,

@@ -14,15 +14,14 @@ from fractions import Fraction
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
+from numpy.typing import NDArray
 
 from policies.fairness.site_factor import LOWEST_FACTOR, QUANTUM
+from policies.state import ExactArray
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from numpy.typing import NDArray
-
-    from policies.state import ExactArray
 
 INT64_SAFE: Final = 2**62
 """An int64 computation is used only where every intermediate value is proven to stay below this."""
