@@ -9,7 +9,7 @@ import time
 from typing import TYPE_CHECKING, Final
 
 from mini_slurm import cluster, daemons, place, report
-from mini_slurm.spec import ClusterSpec
+from mini_slurm.spec import DEFAULT_TYPES, ClusterSpec
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -78,19 +78,11 @@ def _add_up(verbs: Verbs) -> None:
     up = _verb(verbs, "up", "start a cluster and wait until all nodes are idle", _up)
     up.add_argument("--nodes", type=int, default=4, help="GPU nodes (default %(default)s)")
     up.add_argument("--gpus-per-node", type=int, default=4, metavar="G", help="(default %(default)s)")
-    up.add_argument(
-        "--types", default="a100,h100", help="GPU types, spread over the nodes (default %(default)s)"
-    )
+    up.add_argument("--types", help="GPU types, spread over the nodes (default a100,h100; with one node a100)")
     up.add_argument("--cpus-per-node", type=int, default=32, metavar="C", help="(default %(default)s)")
-    up.add_argument(
-        "--mem-per-node", type=int, default=262144, metavar="MIB", help="MiB (default %(default)s)"
-    )
-    up.add_argument(
-        "--cpu-nodes", type=int, default=1, metavar="N", help="nodes without GPUs (default %(default)s)"
-    )
-    up.add_argument(
-        "--hook", action="store_true", help="JobSubmitPlugins=lua with FairGPU's line in the script"
-    )
+    up.add_argument("--mem-per-node", type=int, default=262144, metavar="MIB", help="MiB (default %(default)s)")
+    up.add_argument("--cpu-nodes", type=int, default=1, metavar="N", help="nodes without GPUs (default %(default)s)")
+    up.add_argument("--hook", action="store_true", help="JobSubmitPlugins=lua with FairGPU's line in the script")
     up.add_argument(
         "--install",
         action=argparse.BooleanOptionalAction,
@@ -99,12 +91,18 @@ def _add_up(verbs: Verbs) -> None:
     )
 
 
+def _types(options: argparse.Namespace) -> tuple[str, ...]:
+    if options.types is None:
+        return DEFAULT_TYPES[: max(1, options.nodes)]
+    return tuple(options.types.split(","))
+
+
 def _up(options: argparse.Namespace) -> int:
     spec = ClusterSpec(
         name=options.name,
         nodes=options.nodes,
         gpus_per_node=options.gpus_per_node,
-        types=tuple(filter(None, options.types.split(","))),
+        types=_types(options),
         cpus_per_node=options.cpus_per_node,
         mem_per_node_mib=options.mem_per_node,
         cpu_nodes=options.cpu_nodes,
@@ -114,9 +112,7 @@ def _up(options: argparse.Namespace) -> int:
     if not cluster.up(spec, install=options.install):
         sys.stderr.write(f"mini-slurm: cluster {spec.name!r} is up already, left as it is\n")
     else:
-        sys.stderr.write(
-            f"mini-slurm: cluster {spec.name!r} is up after {time.monotonic() - started_s:.1f} s\n"
-        )
+        sys.stderr.write(f"mini-slurm: cluster {spec.name!r} is up after {time.monotonic() - started_s:.1f} s\n")
     sys.stdout.write(report.text_of(report.describe(spec.name)))
     return 0
 
@@ -145,7 +141,5 @@ def _logs(options: argparse.Namespace) -> int:
 
 def _restart(options: argparse.Namespace) -> int:
     took_s = cluster.restart(options.name, options.daemon)
-    sys.stderr.write(
-        f"mini-slurm: {options.daemon} of cluster {options.name!r} restarted in {took_s:.1f} s\n"
-    )
+    sys.stderr.write(f"mini-slurm: {options.daemon} of cluster {options.name!r} restarted in {took_s:.1f} s\n")
     return 0

@@ -52,19 +52,33 @@ def exclusive(name: str) -> Iterator[Path]:
     place.require_root()
     root = place.cluster_dir(name)
     root.parent.mkdir(mode=0o755, parents=True, exist_ok=True)
-    with (root.parent / f".{name}.lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        yield root
+    path = root.parent / f".{name}.lock"
+    while True:
+        with path.open("w") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            # Another one may have removed the file that we waited for.
+            if _is_still(path, lock.fileno()):
+                try:
+                    yield root
+                finally:
+                    path.unlink()
+                return
+
+
+def _is_still(path: Path, fd: int) -> bool:
+    try:
+        return path.stat().st_ino == os.fstat(fd).st_ino
+    except FileNotFoundError:
+        return False
 
 
 def up(spec: ClusterSpec, *, install: bool) -> bool:
     """Start `spec`; return False when a cluster of that name is up already, which is left alone."""
+    _check_length(place.cluster_dir(spec.name))
     with exclusive(spec.name) as root:
-        if place.init_pid(root) is not None:
+        if place.init_pid(root) is not None and (root / "up").exists():
             return False
-        if len(str(root / _LONGEST_SOCKET).encode()) > place.SUN_PATH_MAX:
-            msg = f"{root} is too long for Unix sockets; set FAIRGPU_MINI_DIR to a shorter directory"
-            raise MiniError(msg)
+        processes.stop_init(root)  # what an `up` that was killed half-way left behind
         for path in _closed_to_users():
             sys.stderr.write(f"mini-slurm: warning: users inside cannot read {path}; chmod o+rx it\n")
         packages.ensure(install=install)
@@ -84,6 +98,12 @@ def up(spec: ClusterSpec, *, install: bool) -> bool:
         return True
 
 
+def _check_length(root: Path) -> None:
+    if len(str(root / _LONGEST_SOCKET).encode()) > place.SUN_PATH_MAX:
+        msg = f"{root} is too long for Unix sockets; set FAIRGPU_MINI_DIR to a shorter directory"
+        raise MiniError(msg)
+
+
 def _closed_to_users() -> list[Path]:
     """Return directories of ours that ordinary users cannot read; closed ancestors are no problem."""
     candidates = (place.REPO, place.REPO / ".venv", place.REPO / ".venv/bin")
@@ -92,9 +112,7 @@ def _closed_to_users() -> list[Path]:
 
 def installed_version() -> tuple[int, int]:
     """Return (year, month) of the slurmctld in the system's path."""
-    answer = subprocess.run(
-        ["slurmctld", "-V"], capture_output=True, text=True, check=True, env=_system_env()
-    )
+    answer = subprocess.run(["slurmctld", "-V"], capture_output=True, text=True, check=True, env=_system_env())
     return parse_version(answer.stdout)
 
 

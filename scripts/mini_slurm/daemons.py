@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 
 from mini_slurm import place
 from mini_slurm.place import MiniError
-from mini_slurm.processes import find_daemon, is_listening, run_inside, wait_until
+from mini_slurm.processes import find_daemon, is_listening, members, run_inside, wait_until
 from mini_slurm.site_files import accounts_text
 from mini_slurm.slurm_files import CTLD_PORT, DB_NAME, DBD_PORT, slurmdbd_conf
 
@@ -67,7 +67,7 @@ def start_database(root: Path) -> None:
     password = secrets.token_hex(16)
     _write_dbd_conf(root, password)
     socket = root / "run/mariadb/mariadb.sock"
-    _wait(socket.exists, "mariadb", "MariaDB listens")
+    _wait(lambda: _alive(root, "mariadbd") and socket.exists(), "mariadb", "MariaDB listens")
     statements = (
         f"create database {DB_NAME}; create user 'slurm'@'localhost' identified by '{password}'; "
         f"grant all on {DB_NAME}.* to 'slurm'@'localhost';"
@@ -86,7 +86,7 @@ def _write_dbd_conf(root: Path, password: str) -> None:
 def start_slurmdbd(root: Path) -> None:
     """Start slurmdbd and wait for its port."""
     must_run(root, ["slurmdbd"], log="slurmdbd", user="slurm")
-    _wait(lambda: is_listening(root, DBD_PORT), "slurmdbd", "slurmdbd listens")
+    _wait(lambda: _alive(root, "slurmdbd") and is_listening(root, DBD_PORT), "slurmdbd", "slurmdbd listens")
 
 
 def load_accounts(root: Path, name: str) -> None:
@@ -99,7 +99,7 @@ def load_accounts(root: Path, name: str) -> None:
 def start_slurmctld(root: Path) -> None:
     """Start slurmctld and wait for its port."""
     must_run(root, ["slurmctld"], log="slurmctld", user="slurm")
-    _wait(lambda: is_listening(root, CTLD_PORT), "slurmctld", "slurmctld listens")
+    _wait(lambda: _alive(root, "slurmctld") and is_listening(root, CTLD_PORT), "slurmctld", "slurmctld listens")
 
 
 def start_slurmds(root: Path, spec: ClusterSpec) -> None:
@@ -121,9 +121,19 @@ def _states(root: Path) -> dict[str, str]:
     return dict(line.split(" ", 1) for line in answer.splitlines() if line.count(" ") == 1)
 
 
+def _alive(root: Path, daemon: str) -> bool:
+    """Return True, or raise `DaemonError` at once when no process of that name is left to wait for."""
+    if any(process.name == daemon for process in members(root)):
+        return True
+    msg = f"{daemon} ended while it was starting"
+    raise DaemonError(msg, daemon.removesuffix("d") if daemon == "mariadbd" else daemon)
+
+
 def _wait(predicate: Callable[[], bool], log: str, what: str, timeout_s: float = 30) -> None:
     try:
         wait_until(predicate, timeout_s, what)
+    except DaemonError:
+        raise
     except MiniError as err:
         raise DaemonError(str(err), log) from err
 

@@ -74,7 +74,7 @@ def _open_up(needed: list[Path]) -> None:
         _call("mount", "-t", "tmpfs", "-o", "mode=0755,size=1m", "mini-slurm-open", str(ancestor))
         for path, fd in held:
             path.mkdir(parents=True, exist_ok=True)
-            _call("mount", "--no-canonicalize", "--bind", f"/proc/self/fd/{fd}", str(path), pass_fds=(fd,))
+            _call("mount", "--no-canonicalize", "--rbind", f"/proc/self/fd/{fd}", str(path), pass_fds=(fd,))
             os.close(fd)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import shutil
 import subprocess
@@ -48,13 +49,22 @@ def missing() -> list[str]:
 
 def ensure(*, install: bool) -> None:
     """Install what is missing; raise `MiniError` when that fails or is not wanted."""
+    if not missing():
+        return
+    directory = os.open(_POLICY.parent, os.O_RDONLY)
+    try:
+        fcntl.flock(directory, fcntl.LOCK_EX)  # two of us must not save and restore each other's policy
+        _install(install=install)
+    finally:
+        os.close(directory)
+
+
+def _install(*, install: bool) -> None:
     lacking = missing()
     if not lacking:
         return
     if not install:
-        msg = (
-            f"missing: {' '.join(lacking)}; run: apt-get install --no-install-recommends {' '.join(PACKAGES)}"
-        )
+        msg = f"missing: {' '.join(lacking)}; run: apt-get install --no-install-recommends {' '.join(PACKAGES)}"
         raise MiniError(msg)
     sys.stderr.write(f"mini-slurm: installing packages, because {', '.join(lacking)} are missing\n")
     with _services_held_back():

@@ -59,9 +59,7 @@ def group_text(host: str) -> str:
     """Return the namespace's group file: the host's lines, our primary groups, the extra groups."""
     ours = [f"{p.name}:x:{uid_of(p.name)}:" for p in PEOPLE]
     first_free = FIRST_UID + len(PEOPLE)
-    ours += [
-        f"{name}:x:{first_free + i}:{','.join(who)}" for i, (name, who) in enumerate(EXTRA_GROUPS.items())
-    ]
+    ours += [f"{name}:x:{first_free + i}:{','.join(who)}" for i, (name, who) in enumerate(EXTRA_GROUPS.items())]
     return _merge(host, ours)
 
 

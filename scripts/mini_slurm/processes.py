@@ -129,9 +129,7 @@ def _pid_namespace(pid: int) -> str:
 
 
 def _describe(pid: int) -> Process:
-    fields = dict(
-        line.split(":", 1) for line in read_text(Path(f"/proc/{pid}/status")).splitlines() if ":" in line
-    )
+    fields = dict(line.split(":", 1) for line in read_text(Path(f"/proc/{pid}/status")).splitlines() if ":" in line)
     inner = fields.get("NSpid", "0").split()
     return Process(pid, int(inner[-1]) if inner else 0, fields.get("Name", "").strip())
 

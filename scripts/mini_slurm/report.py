@@ -50,9 +50,7 @@ def _nodes(root: Path) -> list[dict[str, str]]:
     for line in answer.stdout.splitlines():
         row = dict(zip(columns, line.strip().replace("(null)", "-").split("|"), strict=False))
         seen = nodes.setdefault(row["name"], row | {"partitions": ""})
-        seen["partitions"] = ",".join(
-            filter(None, (seen["partitions"], row.get("partitions", "").rstrip("*")))
-        )
+        seen["partitions"] = ",".join(filter(None, (seen["partitions"], row.get("partitions", "").rstrip("*"))))
     for row in nodes.values():
         row["partitions"] = ",".join(sorted(row["partitions"].split(",")))
     return list(nodes.values())
@@ -83,9 +81,7 @@ def text_of(found: dict[str, object]) -> str:
 def table(rows: Sequence[Sequence[str]]) -> list[str]:
     """Return `rows` as lines of left-aligned columns."""
     widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]
-    return [
-        "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows
-    ]
+    return ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
 
 
 def list_text(names: Sequence[str]) -> str:

@@ -151,6 +151,7 @@ StorageUser=slurm
 StoragePass={password}
 StorageLoc={DB_NAME}
 PidFile={root}/run/slurmdbd.pid
+ArchiveDir={root}/var/slurmctld
 LogFile={root}/log/slurmdbd.log
 DebugLevel=info
 """

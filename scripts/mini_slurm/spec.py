@@ -8,6 +8,7 @@ from typing import Final
 
 from mini_slurm.place import MiniError
 
+DEFAULT_TYPES: Final = ("a100", "h100")
 _FIRST_PORT: Final = 27001
 
 
@@ -27,7 +28,7 @@ class ClusterSpec:
     name: str
     nodes: int = 4
     gpus_per_node: int = 4
-    types: tuple[str, ...] = ("a100", "h100")
+    types: tuple[str, ...] = DEFAULT_TYPES
     cpus_per_node: int = 32
     mem_per_node_mib: int = 262144
     cpu_nodes: int = 1
