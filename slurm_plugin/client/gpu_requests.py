@@ -9,7 +9,7 @@ any GPU); for a pending job only types that the user named count. And where the 
 from __future__ import annotations
 
 from functools import lru_cache
-from typing import NamedTuple, TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from slurm_plugin import translate
 

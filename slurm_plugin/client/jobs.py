@@ -85,7 +85,8 @@ def read_jobs(table: Table, site_factors: Mapping[str, int], problems: Counter[s
         if record.state is JobState.UNKNOWN:
             problems[f"job state {_short(row.state)}"] += 1
         gathered.jobs.append((identity.order, record))
-        gathered.n_array_records[identity.array_job_id] += 1
+        if identity.array_job_id:
+            gathered.n_array_records[identity.array_job_id] += 1
         if identity.expression:
             gathered.expressions[identity.job_id] = identity.expression
     if table.n_malformed:
@@ -118,7 +119,7 @@ def _identify(row: JobRow, problems: Counter[str]) -> _Identity:
         JobId(row.array_job_id),
         row.array_job_id,
         n_tasks=n_tasks or 1,
-        expression=translate.expand_steps(task),
+        expression=task,
     )
 
 
@@ -202,11 +203,9 @@ def _submit_s(row: JobRow) -> int:
 
 
 def _update_ids(gathered: _Gathered) -> dict[JobId, str]:
-    return {
-        job_id: f"{job_id}_[{expression}]"
-        for job_id, expression in gathered.expressions.items()
-        if gathered.n_array_records[job_id] > 1
-    }
+    split = [job_id for job_id in gathered.expressions if gathered.n_array_records[job_id] > 1]
+    tasks = {job_id: translate.expand_steps(gathered.expressions[job_id]) for job_id in split}
+    return {job_id: f"{job_id}_[{expression}]" for job_id, expression in tasks.items() if expression}
 
 
 def _short(text: str) -> str:

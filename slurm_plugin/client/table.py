@@ -98,7 +98,7 @@ def parse_table(text: str, columns: Sequence[Column], separators: Separators) ->
     for row in rows:
         cells = row.split(separators.cell)
         if len(cells) == n_cells:
-            picked.append(pick(cells + filler))
+            picked.append(pick(cells + filler if filler else cells))
         else:
             n_malformed += 1
     return Table(rows=picked, n_malformed=n_malformed, missing=missing)
