@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from policies.records import JobId
     from slurm_plugin.client.protocol import UpdateOutcome
 
-_STUCK_AFTER_S: Final = 60.0
+_STUCK_AFTER_S: Final = 10.0
 """A rebalancer that holds the lease but finished no cycle for so long (and three intervals) will not reset."""
 
 _SHOWN_FAILURES: Final = 20
@@ -174,6 +174,7 @@ def _print_off(site: SiteFile, report: OffReport) -> None:
     interval = format_duration(site.rebalancer.interval_s)
     if report.rebalancer_pid is not None:
         print_line(f"The rebalancer (pid {report.rebalancer_pid}) resets site factors within {interval}.")
+        print_line("To make sure, run 'fairgpu off' once more after that: it looks for itself.")
     if report.reset is not None:
         done = report.reset
         print_line(

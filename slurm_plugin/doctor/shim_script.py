@@ -11,8 +11,7 @@ if TYPE_CHECKING:
 SHIM_DEFAULTS: Final = {"socket": '"/run/fairgpu/hook.sock"', "deadline_ms": "20", "failures": "3", "pause_s": "10"}
 """What ``fairgpu.lua`` takes for an option that the script leaves out (compared with the file in a test)."""
 
-_CALL: Final = re.compile(r"\bwrap\b\s*[,(]\s*\{(?P<options>.*?)\}\s*\)", re.DOTALL)
-_OPTION: Final = re.compile(r"(?P<name>socket|deadline_ms|failures|pause_s)\s*=\s*(?P<value>\"[^\"]*\"|[\d.]+)")
+_OPTION: Final = re.compile(r"\b(?P<name>socket|deadline_ms|failures|pause_s)\s*=\s*(?P<value>\"[^\"]*\"|[\d.]+)")
 _UID: Final = re.compile(r"\((\d+)\)")
 
 
@@ -30,8 +29,8 @@ def shim_lines(facts: Facts) -> str:
 
 def differing_options(code: str, facts: Facts) -> tuple[str, ...]:
     """Return ``name: script's value, not the site file's`` for each option that differs."""
-    call = _CALL.search(code)
-    given = {one["name"]: one["value"] for one in _OPTION.finditer(call["options"] if call else "")}
+    ours = code.partition("fairgpu")[2]
+    given = {one["name"]: one["value"] for one in _OPTION.finditer(ours)}
     found = {**SHIM_DEFAULTS, **given}
     return tuple(f"{name} {found[name]}, not {value}" for name, value in _wanted(facts).items() if found[name] != value)
 

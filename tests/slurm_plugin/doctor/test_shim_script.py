@@ -3,6 +3,8 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+import pytest
+
 from slurm_plugin.doctor.shim_script import SHIM_DEFAULTS, differing_options, shim_lines, without_comments
 from tests.slurm_plugin.doctor.conftest import changed, good_facts
 
@@ -20,6 +22,12 @@ def test_the_lines_we_propose_say_what_the_site_file_says() -> None:
     lines = shim_lines(facts)
     assert "uids = {990, 64030}" in lines
     assert differing_options(lines, facts) == ()
+
+
+@pytest.mark.parametrize("call", ["fairgpu.wrap{%s}", "fairgpu.wrap({%s})", "pcall(fairgpu.wrap, {uids = {1}, %s})"])
+def test_every_way_to_call_is_read(call: str) -> None:
+    code = 'local ok, fairgpu = pcall(require, "fairgpu")\n' + call % 'socket="/x", deadline_ms=20'
+    assert differing_options(code, good_facts()) == ('socket "/x", not "/run/fairgpu/hook.sock"',)
 
 
 def test_comments_do_not_count() -> None:
