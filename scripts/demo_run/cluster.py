@@ -52,10 +52,8 @@ class DemoCluster:
         }
         options = [str(part) for pair in shape.items() for part in pair]
         subprocess.run([_MINI, "up", "--name", self.name, "--hook", *options], check=True)
-        answer = subprocess.run(
-            [_MINI, "status", "--name", self.name, "--json"], check=True, capture_output=True
-        )
-        self.root = Path(json.loads(answer.stdout)["dir"])
+        answer = subprocess.run([_MINI, "status", "--name", self.name, "--json"], check=True, capture_output=True)
+        self.root = Path(json.loads(answer.stdout)["directory"])
 
     def down(self) -> None:
         """Stop the daemons, then everything in the namespace."""
@@ -72,9 +70,7 @@ class DemoCluster:
             check=False,
         )
         if done.returncode:
-            msg = (
-                f"{' '.join(argv[:3])} as {user} failed with {done.returncode}: {done.stderr.strip()[-2000:]}"
-            )
+            msg = f"{' '.join(argv[:3])} as {user} failed with {done.returncode}: {done.stderr.strip()[-2000:]}"
             raise RuntimeError(msg)
         return done.stdout
 
@@ -108,9 +104,9 @@ class DemoCluster:
         return path
 
     def stop_daemons(self) -> None:
-        """Ask both daemons to stop and wait for them."""
-        for daemon in self._daemons:
-            daemon.terminate()
+        """Ask both daemons to stop and wait for them; in a pid namespace of its own, no other fairgpu is in sight."""
+        if self._daemons:
+            self.run("root", "pkill", "--signal", "TERM", "--uid", "fairgpu")
         for daemon in self._daemons:
             daemon.wait(timeout=20)
         self._daemons.clear()
@@ -147,27 +143,21 @@ class DemoCluster:
             running.setdefault(job["name"], []).append(job["id"])
             for held in _HELD.finditer(line):
                 owners.update({(held["node"], index): job["name"] for index in _indices(held["idx"])})
-        return Sample(
-            at_s=at_s, owner_by_gpu=owners, running={k: tuple(v) for k, v in sorted(running.items())}
-        )
+        return Sample(at_s=at_s, owner_by_gpu=owners, running={k: tuple(v) for k, v in sorted(running.items())})
 
     def _wait_for(self, path: Path) -> None:
         deadline = time.monotonic() + 30
         while not path.exists():
             dead = [daemon for daemon in self._daemons if daemon.poll() is not None]
             if dead or time.monotonic() > deadline:
-                logs = "\n".join(
-                    log.read_text(errors="replace")[-1500:] for log in (self.root / "log").glob("*-*.log")
-                )
+                logs = "\n".join(log.read_text(errors="replace")[-1500:] for log in (self.root / "log").glob("*-*.log"))
                 msg = f"a FairGPU daemon did not come up ({path.name} is missing):\n{logs}"
                 raise RuntimeError(msg)
             time.sleep(0.1)
 
 
 _RUNNING: Final = re.compile(r"^JobId=(?P<id>\d+) .*?JobName=(?P<name>\w+) .*?JobState=RUNNING ")
-_HELD: Final = re.compile(
-    r"Nodes=(?P<node>[\w-]+) CPU_IDs=\S+ Mem=\d+ GRES=gpu:\w+:\d+\(IDX:(?P<idx>[\d,-]+)\)"
-)
+_HELD: Final = re.compile(r"Nodes=(?P<node>[\w-]+) CPU_IDs=\S+ Mem=\d+ GRES=gpu:\w+:\d+\(IDX:(?P<idx>[\d,-]+)\)")
 
 
 def _sbatch_line(agent: DemoAgent, seconds: int) -> str:

@@ -34,9 +34,7 @@ def main() -> int:
     started = time.monotonic()
     cluster = DemoCluster(f"demo-{os.getpid()}")
     try:
-        console.print(
-            "[bold]1. A real Slurm[/bold] (4 nodes of 8 GPUs, 32 CPUs, 256 GiB; namespaces of its own)"
-        )
+        console.print("[bold]1. A real Slurm[/bold] (4 nodes of 8 GPUs, 32 CPUs, 256 GiB; namespaces of its own)")
         cluster.up()
         console.print("\n[bold]2. Control run: a constant site factor[/bold] (Slurm alone decides the order)")
         control = judge(_steady(_compete(cluster, "constant", seconds=_FIRST_WAVE_S + 8)))
@@ -61,21 +59,15 @@ def _parse_args() -> argparse.Namespace:
         epilog="examples:\n  scripts/demo\n  scripts/demo --seconds 180 --out /tmp/run.png\n  scripts/demo --keep",
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument(
-        "--seconds", type=int, default=100, help="length of the fair run (default 100, at least 60)"
-    )
+    parser.add_argument("--seconds", type=int, default=100, help="length of the fair run (default 100, at least 60)")
     parser.add_argument(
         "--out", type=Path, default=Path("demo-timeline.png"), help="the picture (default ./%(default)s)"
     )
     parser.add_argument("--keep", action="store_true", help="leave the mini-Slurm running afterwards")
-    parser.add_argument(
-        "--record", type=Path, help="also save the cycles of the fair run here, for 'fairgpu demo'"
-    )
+    parser.add_argument("--record", type=Path, help="also save the cycles of the fair run here, for 'fairgpu demo'")
     args = parser.parse_args()
     if args.seconds < _FIRST_WAVE_S + 28:
-        parser.error(
-            f"--seconds must be at least {_FIRST_WAVE_S + 28}, or there is no steady window to judge"
-        )
+        parser.error(f"--seconds must be at least {_FIRST_WAVE_S + 28}, or there is no steady window to judge")
     return args
 
 
@@ -87,9 +79,7 @@ def _compete(cluster: DemoCluster, policy: str, *, seconds: int, record: Path | 
     for name in SUBMISSION_ORDER:
         agent = by_name[name]
         cluster.submit(agent, agent.n_jobs)
-        console.print(
-            f"   {agent.user} submitted {agent.n_jobs} jobs: sbatch {' '.join(agent.sbatch_args[:1])} ... ({agent.title})"
-        )
+        console.print(f"   {agent.user}: {agent.n_jobs} x sbatch {agent.sbatch_args[0]} ... ({agent.title})")
         samples.append(cluster.sample())
     end = samples[0].at_s + seconds
     with console.status("watching the jobs start and end"):
@@ -113,14 +103,10 @@ def _explain_one(cluster: DemoCluster, site: Path) -> None:
     """Ask why a waiting job waits, as a researcher would."""
     console.print("\n[bold]   fairgpu status[/bold]")
     console.print(cluster.run("fairgpu", "fairgpu", "status", "--site", str(site)), markup=False)
-    waiting = cluster.run(
-        "root", "squeue", "--noheader", "--states=PENDING", "--name=vision", "--format=%i"
-    ).split()
+    waiting = cluster.run("root", "squeue", "--noheader", "--states=PENDING", "--name=vision", "--format=%i").split()
     if waiting:
         console.print(f"[bold]   fairgpu explain {waiting[0]}[/bold]")
-        console.print(
-            cluster.run("fairgpu", "fairgpu", "explain", waiting[0], "--site", str(site)), markup=False
-        )
+        console.print(cluster.run("fairgpu", "fairgpu", "explain", waiting[0], "--site", str(site)), markup=False)
 
 
 def _record(cluster: DemoCluster, target: Path) -> None:
@@ -153,16 +139,12 @@ def _draw(path: Path, samples: Sequence[Sample]) -> None:
         times_s=[sample.at_s - samples[0].at_s for sample in samples],
         owner_by_gpu=[[sample.owner_by_gpu.get(gpu, "") for sample in samples] for gpu in gpus],
         share_by_agent={
-            agent.name: [
-                len(sample.running.get(agent.name, ())) * float(agent.dominant_share) for sample in samples
-            ]
+            agent.name: [len(sample.running.get(agent.name, ())) * float(agent.dominant_share) for sample in samples]
             for agent in AGENTS
         },
         titles={agent.name: f"{agent.name} ({float(agent.weight):g}, {agent.title})" for agent in AGENTS},
     )
-    console.print(
-        f"   picture: {path.resolve().relative_to(REPO) if path.resolve().is_relative_to(REPO) else path}"
-    )
+    console.print(f"   picture: {path.resolve().relative_to(REPO) if path.resolve().is_relative_to(REPO) else path}")
 
 
 def _conclude(fair: Verdict, control: Verdict, wall_s: float) -> int:

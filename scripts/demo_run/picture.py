@@ -42,9 +42,7 @@ def draw_timeline(
     )
     _draw_rows(rows, times_s, owner_by_gpu)
     for agent, title in titles.items():
-        shares.step(
-            times_s, share_by_agent[agent], where="post", color=COLOURS[agent], label=title, linewidth=2
-        )
+        shares.step(times_s, share_by_agent[agent], where="post", color=COLOURS[agent], label=title, linewidth=2)
     rows.set_title("Who holds which GPU (4 nodes of 8), real slurmctld")
     rows.set_ylabel("GPU")
     shares.set_ylabel("dominant share")

@@ -1,7 +1,7 @@
 """Compare what ran with exact weighted DRF, and with what FIFO and a GPU-proportional split would have given.
 
-The expectation is computed by the core (``policies.fairness.fill_whole_jobs``, the DRF paper's Algorithm 1); nothing here is a number
-that the demo was tuned to print.
+The expectation is computed by the core (``fill_whole_jobs``, the DRF paper's Algorithm 1); nothing here is a number that
+the demo was tuned to print.
 """
 
 from __future__ import annotations
@@ -48,9 +48,7 @@ def judge(samples: Sequence[Sample]) -> Verdict:
     """Judge a window in which every agent had work waiting."""
     counts = [{agent.name: len(sample.running.get(agent.name, ())) for agent in AGENTS} for sample in samples]
     drf = expected_drf()
-    within = sum(
-        all(abs(count[name] - jobs) <= ALLOWED_JOBS for name, jobs in drf.items()) for count in counts
-    )
+    within = sum(all(abs(count[name] - jobs) <= ALLOWED_JOBS for name, jobs in drf.items()) for count in counts)
     return Verdict(
         mean={agent.name: sum(count[agent.name] for count in counts) / len(counts) for agent in AGENTS},
         drf=drf,

@@ -30,7 +30,7 @@ _EXIT_CONFIG = 2
 def check_config_command(
     file: Path | None, site_path: Path | None, as_json: bool, schema: bool, reference: bool
 ) -> None:
-    r"""Check the site file and report every problem at once.
+    """Check the site file and report every problem at once.
 
     \b
     Examples:

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 @json_option
 @slurm_bin_dir_option
 def doctor_command(site_path: Path | None, as_json: bool, slurm_bin_dir: Path | None) -> None:
-    r"""Check Slurm, this host and the site file against each other; change nothing.
+    """Check Slurm, this host and the site file against each other; change nothing.
 
     \b
     Examples:

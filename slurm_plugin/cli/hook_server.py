@@ -21,7 +21,7 @@ from slurm_plugin.site.load import load_site
 )
 @click.option("--verbose", is_flag=True, help="Log more.")
 def hook_server_command(site_path: Path | None, verbose: bool) -> None:
-    r"""Answer slurmctld's submit hook on a Unix socket until SIGTERM.
+    """Answer slurmctld's submit hook on a Unix socket until SIGTERM.
 
     Runs in the foreground and logs to stderr. One server per socket; a second one exits with code 1. Without
     the server every submission is accepted unchanged, and the rebalancer adopts the jobs later.

@@ -71,7 +71,7 @@ class _TalkingSlurm(CliSlurm):
 @click.option("--reason", default="", metavar="TEXT", help="Shown by status and doctor.")
 @click.option("--no-reset", is_flag=True, help="Do not reset site factors here, even if no rebalancer runs.")
 def off_command(site_path: Path | None, as_json: bool, slurm_bin_dir: Path | None, reason: str, no_reset: bool) -> None:
-    r"""Stop every effect of FairGPU: within one cycle nothing of ours changes a job or an order any more.
+    """Stop every effect of FairGPU: within one cycle nothing of ours changes a job or an order any more.
 
     The hook answers "unchanged", the rebalancer gives every job its former site factor back. Without a running
     rebalancer this command does that itself. Jobs are neither held nor ended.
@@ -103,7 +103,7 @@ def off_command(site_path: Path | None, as_json: bool, slurm_bin_dir: Path | Non
 @site_option
 @json_option
 def on_command(site_path: Path | None, as_json: bool) -> None:
-    r"""Let FairGPU work again after 'fairgpu off'.
+    """Let FairGPU work again after 'fairgpu off'.
 
     \b
     Examples:

@@ -19,7 +19,8 @@ def _sample(**running: int) -> Sample:
 
 
 def test_exact_weighted_drf_gives_24_6_2() -> None:
-    # level 1.25: risk 0.6 * 1.25 / (1/32) = 24, rec 0.3 * 1.25 / (1/16) = 6, vision 0.1 * 1.25 / (1/16) = 2; 32 GPUs used
+    # level 1.25: risk 0.6 * 1.25 / (1/32) = 24, rec 0.3 * 1.25 / (1/16) = 6, vision 0.1 * 1.25 / (1/16) = 2;
+    # 32 GPUs used
     assert expected_drf() == {"rec": 6, "risk": 24, "vision": 2}
 
 
