@@ -133,10 +133,10 @@ class Rebalancer:
         seen = observe(self.client, self.site, self.groups)
         clock.lap("observe")
         now_s = self.now()
-        plan = decide(seen, self.site.policy, self.sla_memory, now=now_s)
+        plan = decide(seen, self.site.policy, self.sla_memory, now=seen.at_s)
         snapshot = Snapshot(
             cycle_id=make_cycle_id(now_s),
-            now_s=now_s,
+            now_s=seen.at_s,
             observation=seen,
             site_policy=self.site.policy,
             sla_memory=self.sla_memory,
