@@ -151,11 +151,10 @@ def _ints(values: Iterable[int]) -> Ints:
 
 
 def _id_columns(ids: Sequence[str]) -> tuple[Ints, Ints]:
-    try:
+    if all(map(str.isdecimal, ids)):
         return _ints(map(int, ids)), np.full(len(ids), -1, dtype=np.int64)
-    except ValueError:
-        pairs = [split_job_id(job_id) for job_id in ids]
-        return _ints(major for major, _ in pairs), _ints(minor for _, minor in pairs)
+    pairs = [split_job_id(job_id) for job_id in ids]
+    return _ints(major for major, _ in pairs), _ints(minor for _, minor in pairs)
 
 
 def _demand(jobs: Sequence[JobRecord], axes: Axes) -> ExactArray:

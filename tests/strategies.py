@@ -141,7 +141,7 @@ def observations(draw: st.DrawFn) -> Observation:
     """Small clusters with running and pending jobs of agents ``a``, ``b``, ``z`` (weight 0) and of nobody."""
     accounts = st.sampled_from(["a", "b", "z", "nobody"])
     tres = st.builds(make_tres, cpu=st.integers(1, 20), mem=st.integers(0, 9000), gpu=st.integers(0, 3))
-    pending = draw(
+    pending: list[dict[str, Any]] = draw(
         st.lists(
             st.fixed_dictionaries(
                 {

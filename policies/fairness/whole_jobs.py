@@ -97,7 +97,7 @@ def fill_whole_jobs(
         iterations += 1
         agent = min(active, key=lambda i: _rank(allocation[i], capacity, weights[i]))
         job = jobs[agent][n_started[agent]]
-        if any(ask > free for ask, free in zip(job, residual, strict=True)):
+        if any(ask and ask > free for ask, free in zip(job, residual, strict=True)):
             status = FillStatus.BLOCKED
             active.remove(agent)
             continue

@@ -10,7 +10,9 @@ Demand = tuple[tuple[int, ...], tuple[int, ...]]
 
 def asset_fairness(capacity: tuple[int, ...], demand: Demand) -> Pair:
     """Equal sums of shares over all resources, as many tasks as fit."""
-    cost = [sum(Fraction(ask, cap) for ask, cap in zip(task, capacity, strict=True)) for task in demand]
+    cost = [
+        sum((Fraction(ask, cap) for ask, cap in zip(task, capacity, strict=True)), start=Fraction(0)) for task in demand
+    ]
     per_spend = [1 / cost[0], 1 / cost[1]]
     spend = min(
         Fraction(cap) / (demand[0][r] * per_spend[0] + demand[1][r] * per_spend[1]) for r, cap in enumerate(capacity)
