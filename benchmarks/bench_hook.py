@@ -118,7 +118,14 @@ def at(ordered: list[float], quantile: float) -> float:
 def write_standings(folder: Path, agents: list[str]) -> None:
     """Fresh standings in which nobody holds anything."""
     entries = {name: {"weight": f"1/{len(agents)}", "next": [0, 0, 0]} for name in agents}
-    head = {"version": 1, "at_s": time.time(), "interval_s": 5.0, "mode": "enforce", "scale": 1_000_000}
+    head = {
+        "version": 1,
+        "at_s": time.time(),
+        "interval_s": 5.0,
+        "mode": "enforce",
+        "policy": "wdrf",
+        "scale": 1_000_000,
+    }
     temporary = folder / "standings.new"
     temporary.write_text(json.dumps(head | STANDINGS_AXES | {"agents": entries}))
     temporary.replace(folder / "standings.json")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from fractions import Fraction
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final, Protocol
 
@@ -29,16 +30,22 @@ class Policy(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RegisteredPolicy:
-    """A policy with the rule behind its numbers, which explanations use too."""
+    """A policy with the rules behind its numbers, which explanations and the submit hook use too."""
 
     name: str
     decide: Policy
     compute_targets: Callable[[JobQueue, SitePolicy], FactorTargets]
+    factor_at_submission: Callable[[Fraction | None, int], int]
 
 
 POLICIES: Final[Mapping[str, RegisteredPolicy]] = MappingProxyType(
     {
-        module.NAME: RegisteredPolicy(name=module.NAME, decide=module.decide, compute_targets=module.compute_targets)
+        module.NAME: RegisteredPolicy(
+            name=module.NAME,
+            decide=module.decide,
+            compute_targets=module.compute_targets,
+            factor_at_submission=module.factor_at_submission,
+        )
         for module in (wdrf, constant)
     }
 )

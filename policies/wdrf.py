@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from policies.factor_plan import FactorTargets, PolicyParams, plan_factors
+from policies.fairness.site_factor import compute_site_factor
 
 if TYPE_CHECKING:
     from policies.job_queue import JobQueue
@@ -13,6 +14,10 @@ if TYPE_CHECKING:
     from policies.state import ClusterState
 
 NAME: Final = "wdrf"
+
+
+factor_at_submission: Final = compute_site_factor
+"""What the submit hook gives a job with this share tag: the same number that the next cycle computes."""
 
 
 def compute_targets(queue: JobQueue, site: SitePolicy) -> FactorTargets:

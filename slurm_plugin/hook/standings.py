@@ -14,8 +14,9 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any, Final
 
+from policies.errors import UnknownPolicyError
 from policies.fairness.share import standing_tag
-from policies.fairness.site_factor import compute_site_factor
+from policies.registry import RegisteredPolicy, get_policy
 from slurm_plugin.errors import StaleStateError
 
 VERSION: Final = 1
@@ -33,6 +34,8 @@ class Standings:
     ----------
     at_s : float
         When the cycle observed the cluster, seconds since the epoch.
+    policy : RegisteredPolicy
+        The scheduling policy that the rebalancer follows.
     scale : int
         Site factor of a job with share tag 0.
     tres : tuple of str
@@ -45,6 +48,7 @@ class Standings:
     """
 
     at_s: float
+    policy: RegisteredPolicy
     scale: int
     tres: tuple[str, ...]
     capacity: tuple[int, ...]
@@ -67,13 +71,14 @@ def parse_standings(raw: bytes) -> Standings:
         agents = tree["agents"]
         standings = Standings(
             at_s=float(tree["at_s"]),
+            policy=get_policy(str(tree["policy"])),
             scale=int(tree["scale"]),
             tres=tuple(str(name) for name in tree["tres"]),
             capacity=tuple(int(amount) for amount in tree["capacity"]),
             weights={name: Fraction(entry["weight"]) for name, entry in agents.items()},
             next_amounts={name: tuple(int(n) for n in entry["next"]) for name, entry in agents.items()},
         )
-    except (ValueError, KeyError, TypeError, AttributeError, ZeroDivisionError) as err:
+    except (ValueError, KeyError, TypeError, AttributeError, ZeroDivisionError, UnknownPolicyError) as err:
         raise StaleStateError(f"standings file is damaged: {err!r}") from err
     lengths = {len(standings.tres), len(standings.capacity), *map(len, standings.next_amounts.values())}
     if len(lengths) != 1:
@@ -101,7 +106,7 @@ class StandingsBook:
         if standings is None or agent not in self._next or abs(now_s - standings.at_s) > MAX_AGE_S:
             return None
         tag = standing_tag(self._next[agent], standings.capacity, standings.weights[agent])
-        return compute_site_factor(tag, standings.scale)
+        return standings.policy.factor_at_submission(tag, standings.scale)
 
     def advance(self, agent: str, amounts: Mapping[str, int], n_tasks: int, now_s: float) -> None:
         """Add a submission of ``n_tasks`` times ``amounts`` to the agent's standing.

@@ -30,6 +30,7 @@ def standings_bytes(plan: Plan, policy: SitePolicy, *, interval_s: float) -> byt
         "at_s": plan.at_s,
         "interval_s": interval_s,
         "mode": policy.mode.value,
+        "policy": policy.policy,
         "tres": list(plan.tres),
         "capacity": list(plan.capacity),
         "scale": policy.factor_scale,

@@ -22,6 +22,7 @@ STANDINGS = {
     "mode": "enforce",
     "tres": ["cpu", "gres/gpu", "mem"],
     "capacity": [128, 16, 1_048_576],
+    "policy": "wdrf",
     "scale": 1_000_000,
     "agents": {name: {"weight": "1/2", "next": [0, 0, 0]} for name in ("risk", "rec", "vision")},
 }

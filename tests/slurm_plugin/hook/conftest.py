@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from policies.registry import get_policy
 from policies.submission.decision import Identity
 from slurm_plugin.hook.directory import UserDirectory
 from slurm_plugin.hook.server import HookServer
@@ -109,6 +110,7 @@ def start(tmp_path: Path, site: SiteFile) -> Iterator[Start]:
 
 def standings(at_s: float | None = None) -> Standings:
     return Standings(
+        policy=get_policy("wdrf"),
         at_s=time.time() if at_s is None else at_s,
         scale=40_000,
         tres=("cpu", "gres/gpu"),

@@ -30,6 +30,7 @@ STANDINGS = {
     "mode": "enforce",
     "tres": ["cpu"],
     "capacity": [10],
+    "policy": "wdrf",
     "scale": 100,
     "agents": {"rec": {"weight": "1/2", "next": [5]}},
 }

@@ -5,6 +5,7 @@ from fractions import Fraction
 import pytest
 
 from policies.records import AccountName, AgentName, PartitionName
+from policies.registry import get_policy
 from policies.site_policy import AgentPolicy, Mode, SitePolicy, TagSource
 from policies.submission.decision import Identity
 from slurm_plugin.hook.directory import UserDirectory
@@ -30,6 +31,7 @@ SITE = SitePolicy(
     ),
 )
 STANDINGS = Standings(
+    policy=get_policy("wdrf"),
     at_s=1000.0,
     scale=40_000,
     tres=("cpu", "gres/gpu"),

@@ -13,6 +13,7 @@ FILE = {
     "mode": "enforce",
     "tres": ["cpu", "gres/gpu"],
     "capacity": [100, 10],
+    "policy": "wdrf",
     "scale": 40_000,
     "agents": {"risk": {"weight": "1/2", "next": [0, 0]}, "idle": {"weight": "0", "next": [1, 0]}},
 }
@@ -105,3 +106,12 @@ def test_other_axes_drop_what_came_between() -> None:
     changed = FILE | {"at_s": 1005.0, "tres": ["cpu", "mem"]}
     book.offer(parse_standings(json.dumps(changed).encode()))
     assert book.site_factor("risk", 1006.0) == 40_000
+
+
+def test_the_hook_follows_the_rebalancers_policy() -> None:
+    assert book_at(policy="constant").site_factor("risk", 1000.0) == 20_000
+
+
+def test_standings_of_an_unknown_policy_are_refused() -> None:
+    with pytest.raises(StaleStateError, match="magic"):
+        parse_standings(json.dumps(FILE | {"policy": "magic"}).encode())
