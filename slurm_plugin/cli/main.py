@@ -11,21 +11,22 @@ import click
 
 from slurm_plugin.errors import AlreadyRunningError, ConfigError, FairGpuError, SlurmUnavailable
 
-_VERBS: Final[dict[str, str]] = {
-    "check-config": "slurm_plugin.cli.check_config",
-    "demo": "slurm_plugin.cli.demo",
-    "doctor": "slurm_plugin.cli.doctor",
-    "explain": "slurm_plugin.cli.explain",
-    "hook-server": "slurm_plugin.cli.hook_server",
-    "off": "slurm_plugin.cli.switch",
-    "on": "slurm_plugin.cli.switch",
-    "rebalance": "slurm_plugin.cli.rebalance",
-    "replay": "slurm_plugin.cli.replay",
-    "shadow": "slurm_plugin.cli.shadow",
-    "snapshot": "slurm_plugin.cli.snapshot",
-    "status": "slurm_plugin.cli.status",
+_VERBS: Final[dict[str, tuple[str, str]]] = {
+    "check-config": ("slurm_plugin.cli.check_config", "Is the site file right?"),
+    "demo": ("slurm_plugin.cli.demo", "Replay a recorded run; no root, no Slurm."),
+    "doctor": ("slurm_plugin.cli.doctor", "Is this Slurm ready, and which line is missing?"),
+    "explain": ("slurm_plugin.cli.explain", "Why does this job wait, digit for digit?"),
+    "hook-server": ("slurm_plugin.cli.hook_server", "Daemon: answer slurmctld's submit hook."),
+    "off": ("slurm_plugin.cli.switch", "Stop every effect now."),
+    "on": ("slurm_plugin.cli.switch", "Resume after 'off'."),
+    "rebalance": ("slurm_plugin.cli.rebalance", "Daemon: keep the site factors right."),
+    "replay": ("slurm_plugin.cli.replay", "Decide recorded cycles again and compare."),
+    "shadow": ("slurm_plugin.cli.shadow", "For any user of any Slurm: who would be first?"),
+    "snapshot": ("slurm_plugin.cli.snapshot", "Write a cycle to a file, for a bug report."),
+    "status": ("slurm_plugin.cli.status", "Who has what, who is owed what?"),
 }
-"""Verb -> module; the module has a click command named like the verb with ``_`` for ``-``, plus ``_command``."""
+"""Verb -> module and one line of help; the module has a click command named like the verb with ``_`` for ``-``,
+plus ``_command``."""
 
 EXIT_FAILED: Final = 1
 EXIT_USAGE: Final = 2
@@ -41,9 +42,15 @@ class _LazyGroup(click.Group):
         del ctx
         if cmd_name not in _VERBS:
             return None
-        module = importlib.import_module(_VERBS[cmd_name])
+        module = importlib.import_module(_VERBS[cmd_name][0])
         command: click.Command = getattr(module, cmd_name.replace("-", "_") + "_command")
         return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """List the verbs without loading their modules."""
+        del ctx
+        with formatter.section("Commands"):
+            formatter.write_dl([(verb, text) for verb, (_, text) in sorted(_VERBS.items())])
 
 
 @click.group(cls=_LazyGroup, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
