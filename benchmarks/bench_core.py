@@ -25,12 +25,24 @@ from policies.cycle import decide
 from policies.fairness.progressive_filling import progressive_filling
 from policies.fairness.share import standing_tag
 from policies.fairness.site_factor import compute_site_factor
-from policies.records import JobRecord, JobState, NodeRecord, Observation
+from policies.records import (
+    AccountName,
+    AgentName,
+    JobId,
+    JobRecord,
+    JobState,
+    NodeName,
+    NodeRecord,
+    Observation,
+    PartitionName,
+    Tres,
+)
 from policies.site_policy import AgentPolicy, SitePolicy
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+GPU = PartitionName("gpu")
 NOW = 1_800_000_000.0
 N_NODES, GPUS_PER_NODE, N_AGENTS, N_PENDING = 125, 8, 100, 10_000
 
@@ -50,10 +62,14 @@ def make_site() -> SitePolicy:
     """100 agents with uneven weights."""
     rng = random.Random(1)
     agents = tuple(
-        AgentPolicy(name=f"agent{i:03}", accounts=(f"acc{i:03}",), base_weight=Fraction(rng.randint(1, 100), 100))
+        AgentPolicy(
+            name=AgentName(f"agent{i:03}"),
+            accounts=(AccountName(f"acc{i:03}"),),
+            base_weight=Fraction(rng.randint(1, 100), 100),
+        )
         for i in range(N_AGENTS)
     )
-    return SitePolicy(cluster="bench", partitions=("gpu",), agents=agents)
+    return SitePolicy(cluster="bench", partitions=(GPU,), agents=agents)
 
 
 def make_observation() -> Observation:
@@ -61,10 +77,10 @@ def make_observation() -> Observation:
     rng = random.Random(2)
     node_tres = (("cpu", 128), ("gres/gpu", GPUS_PER_NODE), ("mem", 2_063_000))
     nodes = tuple(
-        NodeRecord(name=f"gpu{i:03}", partitions=("gpu",), state="mixed", is_schedulable=True, tres=node_tres)
+        NodeRecord(name=NodeName(f"gpu{i:03}"), partitions=(GPU,), state="mixed", is_schedulable=True, tres=node_tres)
         for i in range(N_NODES)
     )
-    shapes = [
+    shapes: list[Tres] = [
         (("cpu", rng.randint(1, 16)), ("gres/gpu", rng.randint(1, 8)), ("mem", 1000 * rng.randint(8, 128)))
         for _ in range(80)
     ]
@@ -73,14 +89,14 @@ def make_observation() -> Observation:
     return Observation(at_s=NOW, cluster="bench", jobs=tuple(jobs), nodes=nodes)
 
 
-def _job(number: int, rng: random.Random, shapes: list, *, is_running: bool) -> JobRecord:
+def _job(number: int, rng: random.Random, shapes: list[Tres], *, is_running: bool) -> JobRecord:
     agent = rng.randrange(N_AGENTS)
     return JobRecord(
-        job_id=str(number + 1),
+        job_id=JobId(str(number + 1)),
         user=f"user{agent:03}",
         uid=1000 + agent,
-        account=f"acc{agent:03}",
-        partitions=("gpu",),
+        account=AccountName(f"acc{agent:03}"),
+        partitions=(GPU,),
         state=JobState.RUNNING if is_running else JobState.PENDING,
         reason="None" if is_running else rng.choice(("Priority", "Resources", "Priority", "Dependency")),
         tres=(("cpu", 8), ("gres/gpu", 1), ("mem", 64_000)) if is_running else rng.choice(shapes),
@@ -122,12 +138,20 @@ def measure(runs: int) -> list[Row]:
     capacity = demand.sum(axis=0) * np.array([3.0, 5.0, 9.0, 14.0])
     amounts, caps, weight = (12_345, 987_654, 321), (16_000, 257_875_000, 1000), Fraction(137, 10_000)
     reference = median_ms(lambda: sorted(floats), runs)
+
+    def hook() -> None:
+        for _ in range(1000):
+            compute_site_factor(standing_tag(amounts, caps, weight), 40_000)
+
+    def drf() -> None:
+        progressive_filling(demand, capacity, weights, max_tasks=tasks)
+
     calls: list[tuple[str, Callable[[], object], float | None]] = [
         ("decide, steady state (0 updates)", lambda: decide(steady, site, now=NOW), 50.0),
-        ("decide, first factors (10,000 updates)", lambda: decide(fresh, site, now=NOW), None),
-        ("  of which compute_state", lambda: compute_state(steady, site), None),
-        ("weighted DRF, 1,000 agents x 4 TRES", lambda: progressive_filling(demand, capacity, weights, max_tasks=tasks), 1.0),
-        ("hook: 1,000 x standing_tag + compute_site_factor", lambda: [compute_site_factor(standing_tag(amounts, caps, weight), 40_000) for _ in range(1000)], 10.0),
+        (f"decide, first factors ({N_PENDING} updates)", lambda: decide(fresh, site, now=NOW), None),
+        ("compute_state, part of both", lambda: compute_state(steady, site), None),
+        ("weighted DRF, 1,000 agents x 4 TRES", drf, 1.0),
+        ("hook: 1,000 x standing_tag + compute_site_factor", hook, 10.0),
     ]
     rows = [Row(name="reference: sort 10,000 floats", median_ms=reference, runs=runs, ratio=1.0)]
     for name, call, target in calls:

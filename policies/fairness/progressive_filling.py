@@ -103,24 +103,24 @@ def progressive_filling(
 
 
 def _fill(demand: Floats, left: Floats, rate: Floats, wanted: Floats) -> tuple[Floats, int]:
-    """Tasks per agent and rounds; ``rate`` is tasks per unit of water level."""
+    """Tasks per agent and rounds; ``rate`` is tasks per unit of water level. Inside, arrays are (n_tres, n_agents)."""
     bends = wanted / rate
     by_bend = np.argsort(bends, kind="stable")
-    demand, rate, bends = demand[by_bend], rate[by_bend], bends[by_bend]
-    flow = demand * rate[:, None]
-    asks = demand > 0
+    rate, bends = rate[by_bend], bends[by_bend]
+    flow = np.ascontiguousarray(demand[by_bend].T) * rate
+    asks = flow > 0
     levels = np.zeros(len(rate))
     is_active = np.ones(len(rate), dtype=np.bool_)
     fixed = np.zeros(len(left))
     rounds = 0
     while is_active.any():
         rounds += 1
-        reach = _saturation_levels(np.where(is_active[:, None], flow, 0.0), left - fixed, bends)
+        reach = _saturation_levels(flow * is_active, left - fixed, bends)
         level = reach.min()
-        stopped = is_active & (asks[:, reach <= level].any(axis=1) | ~np.isfinite(level))
-        levels = np.where(stopped, np.minimum(level, bends), levels)
-        fixed += levels[stopped] @ flow[stopped]
-        is_active &= ~stopped
+        stopped = is_active if np.isinf(level) else is_active & asks[reach <= level].any(axis=0)
+        levels[stopped] = np.minimum(level, bends[stopped])
+        fixed += flow[:, stopped] @ levels[stopped]
+        is_active = is_active & ~stopped
     tasks = np.empty(len(rate))
     tasks[by_bend] = levels * rate
     return tasks, rounds
@@ -129,18 +129,21 @@ def _fill(demand: Floats, left: Floats, rate: Floats, wanted: Floats) -> tuple[F
 def _saturation_levels(flow: Floats, left: Floats, bends: Floats) -> Floats:
     """Level at which each resource is used up by these agents; ``inf`` where it never is.
 
-    Below the k-th bend, agents up to k-1 have all they want: use(level) = done_k + level * open_k.
+    Between bends k-1 and k, agents before k have all they want: use(level) = done_k + level * open_k. Agents without
+    a bend stand last.
     """
-    finite = np.where(np.isfinite(bends), bends, 0.0)
-    done = np.cumsum(flow * finite[:, None], axis=0)
-    still_open = flow.sum(axis=0) - np.cumsum(flow, axis=0)
-    use_at_bend = np.where(np.isfinite(bends)[:, None], done + still_open * finite[:, None], np.inf)
+    n_bends = int(np.searchsorted(bends, np.inf))
+    finite = bends[:n_bends]
+    done = np.cumsum(flow[:, :n_bends] * finite, axis=1)
+    total = flow.sum(axis=1)
+    use_at_bend = done + (total[:, None] - np.cumsum(flow[:, :n_bends], axis=1)) * finite
     levels = np.full(len(left), np.inf)
-    for axis in np.flatnonzero(flow.any(axis=0)):
-        at = int(np.searchsorted(use_at_bend[:, axis], left[axis]))
-        if at < len(bends):
-            before = done[at - 1, axis] if at else 0.0
-            levels[axis] = max(0.0, left[axis] - before) / flow[at:, axis].sum()
+    for axis in np.flatnonzero(total):
+        at = int(np.searchsorted(use_at_bend[axis], left[axis]))
+        rest = flow[axis, at:].sum()
+        if rest > 0:
+            before = done[axis, at - 1] if at else 0.0
+            levels[axis] = max(0.0, left[axis] - before) / rest
     return levels
 
 
