@@ -1,0 +1,63 @@
+"""Numbers as an operator reads them: fractions with their decimals, TRES amounts, durations."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from fractions import Fraction
+
+
+def decimal(value: Fraction | None, places: int = 4) -> str:
+    """Return a fraction as a decimal, ``inf`` for the share of an agent with weight 0.
+
+    Examples
+    --------
+    >>> from fractions import Fraction
+    >>> decimal(Fraction(5, 48))
+    '0.1042'
+    """
+    return "inf" if value is None else f"{float(value):.{places}f}"
+
+
+def exact(value: Fraction | None) -> str:
+    """Return a fraction exactly and as a decimal: ``5/48 = 0.1042``; a whole number alone.
+
+    Examples
+    --------
+    >>> from fractions import Fraction
+    >>> exact(Fraction(5, 48)), exact(Fraction(2))
+    ('5/48 = 0.1042', '2')
+    """
+    if value is None:
+        return "inf"
+    return str(value) if value.denominator == 1 else f"{value} = {decimal(value)}"
+
+
+def amounts(tres: Sequence[str], values: Sequence[int]) -> str:
+    """Return TRES amounts in one word, without zeros: ``cpu=8 mem=8192M gres/gpu=2``."""
+    shown = ((name, value) for name, value in zip(tres, values, strict=True) if value)
+    return " ".join(f"{name}={amount(name, value)}" for name, value in shown)
+
+
+def amount(name: str, value: int) -> str:
+    """Return one amount; memory is in MiB."""
+    return f"{value}M" if name == "mem" else str(value)
+
+
+def duration(seconds: float) -> str:
+    """Return seconds as people say it.
+
+    Examples
+    --------
+    >>> duration(4.25), duration(75), duration(7_322), duration(90_000)
+    ('4.2s', '1m15s', '2h02m', '1d01h')
+    """
+    if seconds < 60:
+        return f"{seconds:.1f}s" if seconds < 10 else f"{seconds:.0f}s"
+    whole = int(seconds)
+    for unit_s, part_s, unit, part in ((86_400, 3_600, "d", "h"), (3_600, 60, "h", "m"), (60, 1, "m", "s")):
+        if whole >= unit_s:
+            return f"{whole // unit_s}{unit}{whole % unit_s // part_s:02d}{part}"
+    return f"{whole}s"

@@ -1,0 +1,176 @@
+"""``fairgpu explain JOBID``: why a job waits where it waits, digit for digit, in one screen."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from policies.errors import PolicyError
+from policies.explanation import JobExplanation, QueuePlace, WeightArithmetic, explain_job
+from policies.startability import Startability
+from policies.submission.decision import Verdict
+from slurm_plugin.cli._fresh import Looked, look, snapshot_option
+from slurm_plugin.cli._numbers import amount, exact
+from slurm_plugin.cli._options import EXIT_FAILED, json_option, site_option, slurm_bin_dir_option
+from slurm_plugin.cli._output import echo_json, print_line, print_table, talk
+from slurm_plugin.cli.status import describe_reading
+from slurm_plugin.rebalancer.history import FILE_NAME
+from slurm_plugin.rebalancer.store import HistoryError, HistoryStore
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from slurm_plugin.site import SiteFile
+
+_N_DECISIONS = 5
+
+Rows = list[dict[str, Any]]
+
+
+@click.command("explain")
+@click.argument("job_id", metavar="JOBID")
+@site_option
+@json_option
+@slurm_bin_dir_option
+@snapshot_option
+def explain_command(
+    job_id: str, site_path: Path | None, as_json: bool, slurm_bin_dir: Path | None, snapshot_path: Path | None
+) -> None:
+    r"""Explain why a job waits where it waits: its agent, the weight, the share tag, the site factor, its place.
+
+    A job that Slurm does not show any more is looked up in the history.
+
+    \b
+    Examples:
+      fairgpu explain 4711
+      fairgpu explain 4711_3 --json
+      fairgpu explain 4711 --snapshot cycle.json.gz
+
+    Exit codes: 0 done, 1 job unknown, 2 site file, 3 Slurm unreachable.
+    """
+    looked = look(site_path, slurm_bin_dir, snapshot_path)
+    jobs, decisions = _fetch_past(looked.site, job_id)
+    snapshot = looked.snapshot
+    try:
+        explanation = explain_job(
+            snapshot.observation, snapshot.site_policy, snapshot.sla_memory, job_id, now=snapshot.now_s
+        )
+    except PolicyError as err:
+        _tell_past(job_id, jobs, decisions, error=err, as_json=as_json)
+        return
+    if as_json:
+        echo_json({"explanation": explanation, "history": {"jobs": jobs, "decisions": decisions}})
+    else:
+        _print_explanation(explanation, looked)
+        _print_decisions(decisions)
+
+
+def _tell_past(job_id: str, jobs: Rows, decisions: Rows, *, error: PolicyError, as_json: bool) -> None:
+    if as_json:
+        echo_json({"explanation": None, "history": {"jobs": jobs, "decisions": decisions}})
+    if not jobs and not decisions:
+        talk(f"fairgpu: {error}; the history does not know it either")
+        sys.exit(EXIT_FAILED)
+    if as_json:
+        return
+    print_line(f"Job {job_id} is not in Slurm's queue any more. The history says:")
+    names = ("job_id", "agent", "source", "user", "account", "state", "submit_s", "start_s", "end_s", "site_factor")
+    print_table("", names, [[row[name] for name in names] for row in jobs])
+    _print_decisions(decisions)
+
+
+def _fetch_past(site: SiteFile | None, job_id: str) -> tuple[Rows, Rows]:
+    path = None if site is None else site.paths.state_dir / FILE_NAME
+    try:
+        if path is None or not path.exists():
+            return [], []
+        with HistoryStore(path) as store:
+            jobs = store.query("SELECT * FROM jobs WHERE job_id = ? ORDER BY submit_s", (job_id,))
+            decisions = store.query(
+                "SELECT * FROM decisions WHERE job_id = ? ORDER BY at_s DESC LIMIT ?", (job_id, _N_DECISIONS)
+            )
+    except (HistoryError, OSError) as err:
+        talk(f"fairgpu: the history cannot be read: {err}")
+        return [], []
+    return jobs, decisions[::-1]
+
+
+def _print_explanation(told: JobExplanation, looked: Looked) -> None:
+    job, submission = told.job, told.submission
+    partitions = ",".join(job.partitions)
+    print_line(f"Job {job.job_id} of {job.user} (account {job.account}, partition {partitions}): {job.state.value}")
+    print_line(f"Slurm     {_waits(told)}")
+    if submission.agent is None:
+        print_line(f"Agent     none, FairGPU leaves this job alone: {submission.reason}")
+    else:
+        print_line(f"Agent     {submission.agent} (named by its {submission.source.value}; {submission.reason})")
+    if submission.verdict is Verdict.REJECT:
+        print_line(f"Refused   {submission.message}")
+    if told.weight is not None:
+        _print_weight(told.weight)
+    if told.place is not None:
+        _print_place(told.place, told, scale=looked.snapshot.site_policy.factor_scale)
+
+
+def _waits(told: JobExplanation) -> str:
+    if told.startability is None:
+        return told.waits_because
+    counted = "" if told.startability is Startability.STARTABLE else "; not counted for its agent's share tags"
+    return f"{told.waits_because} (reason {told.job.reason or 'None'}){counted}"
+
+
+def _print_weight(weight: WeightArithmetic) -> None:
+    print_line(
+        f"Weight    base {exact(weight.base_weight)} x SLA factor {exact(weight.sla_factor)} = {exact(weight.weight)}"
+    )
+    for reading in weight.readings:
+        print_line(f"          {describe_reading(reading)}")
+
+
+def _print_place(place: QueuePlace, told: JobExplanation, *, scale: int) -> None:
+    columns = ("tres", "agent holds", "+ queued before", "of capacity", "= share", "this job asks (per task)")
+    rows = [
+        (
+            axis.tres,
+            amount(axis.tres, axis.held),
+            amount(axis.tres, axis.queued_before),
+            amount(axis.tres, axis.capacity),
+            exact(axis.share) if axis.share is not None else None,
+            amount(axis.tres, axis.request),
+        )
+        for axis in place.axes
+    ]
+    print_table("", columns, rows)
+    weight = told.weight.weight if told.weight is not None else None
+    if place.tag is None:
+        print_line("Tag       none: an agent of weight 0 comes after all others; site factor 1")
+    else:
+        largest = place.dominant_tres or "nothing held or queued"
+        print_line(f"Tag       largest share {place.dominant_share} ({largest}) / weight {weight} = {exact(place.tag)}")
+    if told.policy == "wdrf" and place.quantised_tag is not None:
+        tag = f"{float(place.quantised_tag):.4f}"
+        print_line(f"Factor    {scale} / (1 + {tag}) = {place.site_factor} (rounded down, ties kept apart)")
+    else:
+        print_line(f"Factor    {place.site_factor} (policy {told.policy})")
+    shown = "nothing (held or not yet eligible)" if place.shown_factor is None else place.shown_factor
+    print_line(f"          Slurm shows {shown}" + ("" if place.change is None else "; the next cycle writes it"))
+    _print_queue(place, is_startable=told.startability is Startability.STARTABLE)
+
+
+def _print_queue(place: QueuePlace, *, is_startable: bool) -> None:
+    if is_startable:
+        print_line(f"Place     {place.position} of {place.n_startable} startable jobs")
+    else:
+        print_line(f"Place     behind {place.position - 1} of {place.n_startable} startable jobs, once it can start")
+    rows = [(one.job_id, one.agent, exact(one.tag), one.site_factor) for one in place.before]
+    if rows:
+        print_table("Just before it", ("job", "agent", "tag", "site factor"), rows)
+
+
+def _print_decisions(decisions: Rows) -> None:
+    if not decisions:
+        return
+    names = ("cycle_id", "old", "new", "outcome", "reason")
+    print_table("Last decisions", ("cycle", *names[1:]), [[row[name] for name in names] for row in decisions])

@@ -1,0 +1,193 @@
+"""``fairgpu status``: who has what, who is owed what, and whether our own parts live."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from policies.census import compute_state
+from policies.weights import AgentWeight, compute_weights
+from slurm_plugin.cli._fresh import look, snapshot_option
+from slurm_plugin.cli._numbers import amount, amounts, decimal, duration
+from slurm_plugin.cli._options import json_option, site_option, slurm_bin_dir_option
+from slurm_plugin.cli._output import echo_json, print_line, print_table
+from slurm_plugin.doctor.host import read_standings_age_s
+from slurm_plugin.doctor.ping import ping_hook
+from slurm_plugin.rebalancer.lease import lease_holder
+from slurm_plugin.site.switch import off_reason
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from policies.fairness.sla_weight import IndicatorReading
+    from policies.plan import AgentStanding
+    from slurm_plugin.site import SiteFile
+    from slurm_plugin.snapshot import Snapshot
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Health:
+    """Whether our own parts live.
+
+    Attributes
+    ----------
+    off_reason : str or None
+        Why FairGPU is switched off; ``None`` if it is on.
+    last_cycle_age_s : float or None
+        Age of the rebalancer's last cycle in which it was on, seconds.
+    rebalancer : str
+        ``pid 12``, ``not running`` or ``unknown`` (this user may not look).
+    hook : str
+        What a ping said.
+    """
+
+    off_reason: str | None
+    last_cycle_age_s: float | None
+    rebalancer: str
+    hook: str
+
+
+@click.command("status")
+@site_option
+@json_option
+@slurm_bin_dir_option
+@snapshot_option
+def status_command(
+    site_path: Path | None, as_json: bool, slurm_bin_dir: Path | None, snapshot_path: Path | None
+) -> None:
+    r"""Show who has what and who is owed what, from a fresh look at Slurm; it needs no running daemon.
+
+    share/weight is what fairness makes equal among agents with waiting jobs: the smallest is served next.
+
+    \b
+    Examples:
+      fairgpu status
+      fairgpu status --json
+      fairgpu status --snapshot cycle.json.gz
+
+    Exit codes: 0 done, 2 site file, 3 Slurm unreachable.
+    """
+    looked = look(site_path, slurm_bin_dir, snapshot_path)
+    health = None if looked.site is None else check_health(looked.site, now_s=time.time())
+    if as_json:
+        echo_json(_as_json(looked.snapshot, health))
+    else:
+        _print_status(looked.snapshot, health)
+
+
+def check_health(site: SiteFile, *, now_s: float) -> Health:
+    """Look at the switch, the lease, the standings file and the hook's socket."""
+    try:
+        holder = lease_holder(site.paths.state_dir)
+        rebalancer = "not running" if holder is None else f"pid {holder.pid}"
+    except OSError:
+        rebalancer = "unknown"
+    ping = ping_hook(site.hook.socket, n_pings=1)
+    if ping.latency_s is not None:
+        hook = f"answers in {ping.latency_s * 1000:.2f} ms, {ping.state}"
+    elif ping.is_refused:
+        hook = "listens (only root and SlurmUser may ask it)"
+    else:
+        hook = f"no answer: {ping.error}"
+    return Health(
+        off_reason=off_reason(site),
+        last_cycle_age_s=read_standings_age_s(site.paths.run_dir, now_s),
+        rebalancer=rebalancer,
+        hook=hook,
+    )
+
+
+def _weights(snapshot: Snapshot) -> tuple[AgentWeight, ...]:
+    state = compute_state(snapshot.observation, snapshot.site_policy)
+    return compute_weights(state, snapshot.site_policy, snapshot.sla_memory, now=snapshot.now_s)
+
+
+def _print_status(snapshot: Snapshot, health: Health | None) -> None:
+    policy, plan = snapshot.site_policy, snapshot.plan
+    readings = {weight.agent: weight.readings for weight in _weights(snapshot)}
+    columns = (
+        *("agent", "base", "sla", "weight", "share", "of", "share/weight"),
+        *("running", "pending", "startable", "oldest wait", "holds", "sla because"),
+    )
+    rows = [_agent_row(standing, plan.tres, readings[standing.agent]) for standing in plan.standings]
+    print_table(f"Cluster {policy.cluster}: {_mode_line(snapshot, health)}", columns, rows)
+    print_table("", ("tres", "capacity", "held by agents", "not held"), _capacity_rows(snapshot))
+    if health is not None:
+        print_line(f"Rebalancer: {health.rebalancer}, {_last_cycle(health)}")
+        print_line(f"Submit hook: {health.hook}")
+    if plan.findings:
+        findings = [(finding.kind, finding.subject, finding.text) for finding in plan.findings]
+        print_table("Findings", ("kind", "subject", "text"), findings)
+    if plan.decisions:
+        print_line(f"{len(plan.decisions)} site factor(s) differ from the plan of this moment.")
+
+
+def _agent_row(
+    standing: AgentStanding, tres: tuple[str, ...], readings: tuple[IndicatorReading, ...]
+) -> tuple[object, ...]:
+    return (
+        standing.agent,
+        decimal(standing.base_weight),
+        decimal(standing.sla_factor, 2),
+        decimal(standing.weight),
+        decimal(standing.dominant_share),
+        standing.dominant_tres or None,
+        decimal(standing.weighted_share),
+        standing.n_running,
+        standing.n_pending,
+        standing.n_startable,
+        duration(standing.oldest_wait_s) if standing.n_startable else None,
+        amounts(tres, standing.allocation) or None,
+        "; ".join(describe_reading(reading) for reading in readings) or None,
+    )
+
+
+def describe_reading(reading: IndicatorReading) -> str:
+    """Return an indicator against its target in words: ``queue_wait_s 90 of 60``."""
+    value = "?" if reading.value is None else f"{reading.value:g}"
+    note = f" ({reading.note})" if reading.note else ""
+    return f"{reading.name} {value} of {reading.target:g}{note}"
+
+
+def _mode_line(snapshot: Snapshot, health: Health | None) -> str:
+    policy = snapshot.site_policy
+    text = f"mode {policy.mode.value}, policy {policy.policy}"
+    if health is None:
+        return f"{text}, snapshot of cycle {snapshot.cycle_id}"
+    return f"{text}, on" if health.off_reason is None else f"{text}, OFF ({health.off_reason or 'no reason given'})"
+
+
+def _last_cycle(health: Health) -> str:
+    age_s = health.last_cycle_age_s
+    return "no cycle yet" if age_s is None else f"last cycle {duration(age_s)} ago"
+
+
+def _capacity_rows(snapshot: Snapshot) -> list[tuple[str, str, str, str]]:
+    plan = snapshot.plan
+    rows = []
+    for axis, name in enumerate(plan.tres):
+        held = sum(standing.allocation[axis] for standing in plan.standings)
+        total = plan.capacity[axis]
+        rows.append((name, amount(name, total), amount(name, held), amount(name, total - held)))
+    return rows
+
+
+def _as_json(snapshot: Snapshot, health: Health | None) -> dict[str, Any]:
+    plan, policy = snapshot.plan, snapshot.site_policy
+    return {
+        "cluster": policy.cluster,
+        "mode": policy.mode,
+        "policy": policy.policy,
+        "at_s": snapshot.observation.at_s,
+        "tres": plan.tres,
+        "capacity": plan.capacity,
+        "agents": plan.standings,
+        "sla_readings": {weight.agent: weight.readings for weight in _weights(snapshot)},
+        "n_decisions": len(plan.decisions),
+        "findings": plan.findings,
+        "problems": snapshot.observation.problems,
+        "health": health,
+    }
