@@ -79,6 +79,7 @@ class DemoCluster:
         site = yaml.safe_load((self.root / "etc" / "fairgpu-site.yaml").read_text(encoding="utf-8"))
         site["policy"] = policy
         site["mode"] = "enforce"
+        site["rebalancer"]["interval"] = "500ms"
         site["partitions"] = ["main"]
         path = self.root / "etc" / f"site-{policy}.yaml"
         path.write_text(yaml.safe_dump(site, sort_keys=False), encoding="utf-8")

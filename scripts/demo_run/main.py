@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 _FIRST_WAVE_S: Final = 32
 """When the flood that held the cluster at first has ended: its longest job, the start of the daemons, two cycles."""
 
-console: Final = Console(highlight=False)
+console: Final = Console(highlight=False, width=None if sys.stdout.isatty() else 150, soft_wrap=not sys.stdout.isatty())
 
 
 def main() -> int:
@@ -102,11 +102,12 @@ def _steady(samples: Sequence[Sample]) -> list[Sample]:
 def _explain_one(cluster: DemoCluster, site: Path) -> None:
     """Ask why a waiting job waits, as a researcher would."""
     console.print("\n[bold]   fairgpu status[/bold]")
-    console.print(cluster.run("fairgpu", "fairgpu", "status", "--site", str(site)), markup=False)
+    console.out(cluster.run("fairgpu", "fairgpu", "status", "--site", str(site)))
     waiting = cluster.run("root", "squeue", "--noheader", "--states=PENDING", "--name=vision", "--format=%i").split()
+    waiting.sort(key=int)
     if waiting:
         console.print(f"[bold]   fairgpu explain {waiting[0]}[/bold]")
-        console.print(cluster.run("fairgpu", "fairgpu", "explain", waiting[0], "--site", str(site)), markup=False)
+        console.out(cluster.run("fairgpu", "fairgpu", "explain", waiting[0], "--site", str(site)))
 
 
 def _record(cluster: DemoCluster, target: Path) -> None:
