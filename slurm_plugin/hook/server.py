@@ -150,7 +150,6 @@ class HookServer:
             chunk = connection.socket.recv(_RECV_BYTES, socket.MSG_DONTWAIT)
             if self._is_complete(connection, chunk):
                 self._answer(connection, began_ns)
-                self._close(connection)
             else:
                 self._wait_for(connection)
         except BlockingIOError:
@@ -190,7 +189,18 @@ class HookServer:
         # A fresh socket's buffer takes a reply of a few KiB at once.
         # Timed before the send, which wakes the client: on a busy machine the client then runs first.
         self._stats.observe(time.perf_counter_ns() - began_ns)
-        connection.socket.send(reply, socket.MSG_DONTWAIT | socket.MSG_NOSIGNAL)
+        try:
+            connection.socket.send(reply, socket.MSG_DONTWAIT | socket.MSG_NOSIGNAL)
+        finally:
+            self._close(connection)
+            self._settle()
+
+    def _settle(self) -> None:
+        try:
+            self._service.settle()
+        except Exception:  # noqa: BLE001 - the answer is out; a fault of ours here costs only an estimate
+            self._stats.count("errors")
+            self._log_limited("event=settle_failed error=%s", "see the traceback", with_traceback=True)
 
     def _wait_for(self, connection: _Connection) -> None:
         fd = connection.socket.fileno()

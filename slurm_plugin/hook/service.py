@@ -90,9 +90,10 @@ class HookService:
         self._book = book
         self._stats = stats
         self._record = record
+        self._unsettled: tuple[SubmissionRecord, Mapping[str, str]] | None = None
 
     def answer(self, op: str, fields: Mapping[str, str], now_s: float) -> Mapping[str, str]:
-        """Return the reply's fields.
+        """Return the reply's fields; :meth:`settle` follows once the reply is sent.
 
         Raises
         ------
@@ -118,28 +119,26 @@ class HookService:
             text=_tag_text(fields, rules.tag_source),
         )
         decision = decide_with_directory(request, rules.directory)
-        factor = self._place(fields, decision, now_s) if op == OP_SUBMIT else None
-        self._record(
-            SubmissionRecord(
-                at_s=now_s,
-                uid=uid,
-                op=op,
-                mode=rules.mode,
-                request=request,
-                decision=decision,
-                site_factor=factor,
-            )
+        factor = None
+        if op == OP_SUBMIT and decision.verdict is Verdict.ACCEPT and decision.agent is not None:
+            factor = self._book.site_factor(decision.agent, now_s)
+        record = SubmissionRecord(
+            at_s=now_s, uid=uid, op=op, mode=rules.mode, request=request, decision=decision, site_factor=factor
         )
+        self._unsettled = (record, fields)
         return _reply(decision, rules.mode, factor)
 
-    def _place(self, fields: Mapping[str, str], decision: SubmissionDecision, now_s: float) -> int | None:
-        if decision.verdict is not Verdict.ACCEPT or decision.agent is None:
-            return None
-        factor = self._book.site_factor(decision.agent, now_s)
-        if factor is not None and is_startable(fields, now_s):
+    def settle(self) -> None:
+        """Do what the last answer entails but need not wait for: the agent's new standing, the history."""
+        if self._unsettled is None:
+            return
+        record, fields = self._unsettled
+        self._unsettled = None
+        self._record(record)
+        agent = record.decision.agent
+        if record.site_factor is not None and agent is not None and is_startable(fields, record.at_s):
             n_tasks = count_array_tasks(fields["array_inx"]) if fields.get("array_inx") else 1
-            self._book.advance(decision.agent, requested_tres(fields), n_tasks, now_s)
-        return factor
+            self._book.advance(agent, requested_tres(fields), n_tasks, record.at_s)
 
     def _pong(self) -> dict[str, str]:
         self._stats.count("pings")

@@ -43,7 +43,12 @@ class RunningServer:
     users: UserDirectory
     book: StandingsBook
     stats: HookStats
-    records: list[SubmissionRecord]
+    _records: list[SubmissionRecord]
+
+    def records(self) -> list[SubmissionRecord]:
+        """What was recorded; a ping's answer means that everything before it is settled."""
+        self.ask("P", {})
+        return self._records
 
     def connect(self) -> socket.socket:
         client = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)

@@ -232,29 +232,29 @@ def test_hostile_comments_change_no_other_field(start: Start, comment: str) -> N
     running = start()
     (call,) = run_lua(running.path, f"wrap() submit(job{{comment={comment}}})")
     assert (call.rc, call.changed) == ("0", "site_factor=40000")
-    request = running.records[0].request
-    assert (running.records[0].uid, request.account, request.partitions) == (1000, "rec", ("gpu",))
-    assert running.records[0].decision.agent == "rec"
+    request = running.records()[0].request
+    assert (running.records()[0].uid, request.account, request.partitions) == (1000, "rec", ("gpu",))
+    assert running.records()[0].decision.agent == "rec"
 
 
 def test_the_default_partition_comes_from_the_list(start: Start) -> None:
     running = start()
     script = "local j = job{} j.partition = nil wrap() submit(j, {cpu={flag_default=0}, gpu={flag_default=1}})"
     run_lua(running.path, script)
-    assert running.records[0].request.partitions == ("gpu",)
+    assert running.records()[0].request.partitions == ("gpu",)
 
 
 def test_the_default_account_stands_in(start: Start) -> None:
     running = start()
     run_lua(running.path, "local j = job{default_account='risk'} j.account = nil wrap() submit(j)")
-    assert running.records[0].request.account == "risk"
+    assert running.records()[0].request.account == "risk"
 
 
 def test_the_sites_refusal_stands_and_ours_is_not_asked(start: Start) -> None:
     running = start()
     (call,) = run_lua(running.path, "function slurm_job_submit() return 2015 end wrap() submit(job{})")
     assert call.rc == "2015"
-    assert running.records == []
+    assert running.records() == []
 
 
 def test_ours_runs_after_the_sites_function(start: Start) -> None:
@@ -287,7 +287,7 @@ UPDATES = {
 def test_updates(start: Start, call: str, rc: str, asked: int) -> None:
     running = start()
     (got,) = run_lua(running.path, f"wrap{{uids={{990}}}} {call}")
-    assert (got.rc, got.changed, len(running.records)) == (rc, "", asked)
+    assert (got.rc, got.changed, len(running.records())) == (rc, "", asked)
 
 
 def test_our_minimal_script_loads_and_accepts(tmp_path: Path) -> None:

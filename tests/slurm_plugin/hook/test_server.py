@@ -147,6 +147,24 @@ def test_another_users_process_is_refused(start: Start, tmp_path: Path) -> None:
     assert running.stats.counts["pings"] == 0
 
 
+def test_a_client_that_does_not_wait_for_the_answer_is_recorded_all_the_same(start: Start) -> None:
+    running = start()
+    with running.connect() as client:
+        client.sendall(encode_frame("S", JOB))
+    assert len(running.records()) == 1
+
+
+def test_a_fault_after_the_answer_is_counted(start: Start, monkeypatch: pytest.MonkeyPatch) -> None:
+    running = start()
+
+    def broken(*_: object) -> None:
+        raise ZeroDivisionError
+
+    monkeypatch.setattr(running.book, "advance", broken)
+    assert running.ask("S", JOB)["verdict"] == "accept"
+    assert running.ask("P", {})["errors"] == "1"
+
+
 def test_a_fault_of_ours_passes_the_job_unchanged(
     start: Start, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -55,7 +55,9 @@ class Desk:
         self.service = HookService(rules, self.users, book=self.book, stats=self.stats, record=self.records.append)
 
     def submit(self, op: str = "S", **fields: str) -> Mapping[str, str]:
-        return self.service.answer(op, JOB | fields, 1001.0)
+        reply = self.service.answer(op, JOB | fields, 1001.0)
+        self.service.settle()
+        return reply
 
 
 def test_enforce_sets_the_site_factor_of_the_accounts_agent() -> None:
