@@ -12,6 +12,8 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, star
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
+    from threading import Thread
+    from wsgiref.simple_server import WSGIServer
 
     from policies.plan import Plan
     from policies.records import Observation
@@ -126,6 +128,8 @@ class RebalancerMetrics:
         self._counters: dict[str, Counter] = {}
         self._gauges: dict[str, Gauge] = {}
         self._histograms: dict[str, Histogram] = {}
+        self._server: WSGIServer | None = None
+        self._thread: Thread | None = None
         for spec in METRICS:
             self._add(spec)
         self.set_enabled(is_enabled=True)
@@ -153,8 +157,8 @@ class RebalancerMetrics:
         for name, rows in _cluster_samples(plan).items():
             self._set(name, rows)
 
-    def serve(self, listen: str) -> None:
-        """Serve ``/metrics`` on ``host:port`` from a thread that ends with the process.
+    def serve(self, listen: str) -> int:
+        """Serve ``/metrics`` on ``host:port`` from a thread that ends with the process; return the port.
 
         Raises
         ------
@@ -162,7 +166,16 @@ class RebalancerMetrics:
             The address cannot be listened on.
         """
         host, _, port = listen.rpartition(":")
-        start_http_server(int(port), addr=host.strip("[]"), registry=self.registry)
+        self._server, self._thread = start_http_server(int(port), addr=host.strip("[]"), registry=self.registry)
+        return int(self._server.server_port)
+
+    def close(self) -> None:
+        """Stop serving."""
+        if self._server is not None and self._thread is not None:
+            self._server.shutdown()
+            self._server.server_close()
+            self._thread.join()
+            self._server = self._thread = None
 
     def _add(self, spec: MetricSpec) -> None:
         # Each metric is built with its class's own signature, so that mypy checks it.

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 def rebalance_command(
     site_path: Path | None, slurm_bin_dir: Path | None, once: bool, dry_run: bool, verbose: bool
 ) -> None:
-    r"""Observe the cluster, decide, write site factors, report; again every interval, until SIGTERM.
+    """Observe the cluster, decide, write site factors, report; again every interval, until SIGTERM.
 
     Runs in the foreground and logs to stderr. SIGHUP reads the site file again. Only in mode enforce, and only
     while FairGPU is not switched off, is anything written to Slurm.

@@ -97,7 +97,9 @@ class Rebalancer:
         """Rebalancer of a site with an empty memory."""
         metrics = RebalancerMetrics()
         history = History(
-            site.paths.state_dir / FILE_NAME, on_error=lambda: metrics.count("fairgpu_history_errors_total")
+            site.paths.state_dir / FILE_NAME,
+            on_error=lambda: metrics.count("fairgpu_history_errors_total"),
+            clock=now,
         )
         enactor = Enactor(
             client=client,

@@ -7,6 +7,7 @@ while we run; what the disk missed is written as soon as it can be.
 from __future__ import annotations
 
 import logging
+import time
 from typing import TYPE_CHECKING, Any, Final
 
 from slurm_plugin.rebalancer.store import HistoryError, HistoryStore, TouchedJob
@@ -20,6 +21,9 @@ if TYPE_CHECKING:
 
 FILE_NAME: Final = "history.db"
 PRUNE_EVERY_S: Final = 3_600.0
+RETRY_AFTER_S: Final = 3.0
+"""Pause after a failure: a locked database costs a cycle one wait, not one per operation."""
+
 SUBMISSION_SLACK_S: Final = 5
 """Seconds between the hook's answer and the submit time that Slurm gives the job, at most."""
 
@@ -35,10 +39,20 @@ class History:
         The database; opened at the first use and again after each failure.
     on_error : callable
         Called once per failed operation.
+    clock : callable
+        Seconds; for the pause after a failure.
     """
 
-    def __init__(self, path: Path, *, on_error: Callable[[], None] = lambda: None) -> None:
+    def __init__(
+        self,
+        path: Path,
+        *,
+        on_error: Callable[[], None] = lambda: None,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
         self._path = path
+        self._clock = clock
+        self._retry_at_s = float("-inf")
         self._on_error = on_error
         self._store: HistoryStore | None = None
         self._is_failing = False
@@ -91,8 +105,9 @@ class History:
         self._attempt(lambda store: rows.extend(store.query(sql, parameters)))
         return rows
 
-    def prune(self, *, now_s: float) -> None:
-        """Delete what is past the retention, at most once an hour."""
+    def tidy(self, *, now_s: float) -> None:
+        """Write what the disk missed; delete what is past the retention, at most once an hour."""
+        self._change_journal({})
         if now_s - self._pruned_s >= PRUNE_EVERY_S:
             self._pruned_s = now_s
             self._attempt(lambda store: store.prune(now_s=now_s))
@@ -133,6 +148,9 @@ class History:
         store.forget([job_id for job_id, entry in self._unwritten.items() if entry is None])
 
     def _attempt(self, action: Callable[[HistoryStore], object]) -> bool:
+        if self._clock() < self._retry_at_s:
+            self._on_error()
+            return False
         try:
             if self._store is None:
                 self._store = HistoryStore(self._path)
@@ -142,6 +160,7 @@ class History:
             if not self._is_failing:  # one line per outage
                 _log.error("event=history_failed error=%r", str(err))
             self._is_failing = True
+            self._retry_at_s = self._clock() + RETRY_AFTER_S
             self.close()
             return False
         self._is_failing = False

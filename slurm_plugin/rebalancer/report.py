@@ -73,7 +73,7 @@ class Reporter:
         }
         self.jobs.record(history, seen, result.snapshot.site_policy, written)
         history.upsert_findings(result.plan.findings, at_s=seen.at_s)
-        history.prune(now_s=seen.at_s)
+        history.tidy(now_s=seen.at_s)
 
     def _news(self, result: CycleResult) -> list[Enacted]:
         """Return decisions that say something new: waiting ones repeat every cycle and are left out."""

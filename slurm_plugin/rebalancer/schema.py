@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sqlite3
+from contextlib import closing
 from typing import Final
 
 MIGRATIONS: Final[tuple[str, ...]] = (
@@ -110,3 +112,34 @@ DESCRIPTIONS: Final[dict[str, str]] = {
     "(`former`) and the last one written. A row goes when its job is gone or restored.",
     "findings": "What an operator should see, once per text, with the first and last time.",
 }
+
+
+def history_page() -> str:
+    """Return ``docs/reference/history.md``."""
+    lines = [
+        "# History",
+        "",
+        "The rebalancer and the hook server keep a history in `history.db` in the state directory, an SQLite file",
+        "in write-ahead mode (not on NFS). Read it with any SQLite tool, for example",
+        "`sqlite-utils query history.db 'select * from decisions order by at_s desc limit 20'`. Rows older than",
+        "30 days are deleted. A full disk or a locked file never stops a cycle: what could not be written is",
+        "counted in the metric `fairgpu_history_errors_total` and logged once per outage. Times are seconds since",
+        "the epoch. This page is made from the code; a test compares.",
+    ]
+    for table, columns in _columns().items():
+        lines += ["", f"## {table}", "", DESCRIPTIONS[table], "", "| column | type | may be empty |", "|---|---|---|"]
+        lines += [f"| `{name}` | {kind} | {'yes' if is_nullable else ''} |" for name, kind, is_nullable in columns]
+    return "\n".join(lines) + "\n"
+
+
+def _columns() -> dict[str, list[tuple[str, str, bool]]]:
+    with closing(sqlite3.connect(":memory:")) as connection:
+        for migration in MIGRATIONS:
+            connection.executescript(migration)
+        return {
+            table: [
+                (name, kind, not (is_required or key))
+                for _, name, kind, is_required, _, key in connection.execute(f"PRAGMA table_info({table})")
+            ]
+            for table in DESCRIPTIONS
+        }

@@ -1,0 +1,107 @@
+"""``fairgpu explain``: the arithmetic, and what it says of jobs that are not waiting for us."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+from policies.records import JobId
+from tests.slurm_plugin.cli.recorded import record, run
+from tests.slurm_plugin.rebalancer.world import World, make_job
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    import pytest
+
+
+def _explain(tmp_path: Path, job: str, *options: str) -> str:
+    done = run("explain", job, *options, "--snapshot", record(tmp_path))
+    assert done.exit_code == 0
+    return done.stdout
+
+
+def test_every_number_of_the_factor_is_shown(tmp_path: Path) -> None:
+    text = _explain(tmp_path, "4")
+    # 2 of 16 GPUs held, nothing queued before it: 1/8 over 3/5 is 5/24, rounded down to 0.2083.
+    assert "Weight    base 3/5 = 0.6000 x SLA factor 1 = 3/5 = 0.6000" in text
+    assert "Tag       largest share 1/8 (gres/gpu) / weight 3/5 = 5/24 = 0.2083" in text
+    assert "Factor    40000 / (1 + 0.2083) = 33104" in text
+    assert "Slurm shows 40000; the next cycle writes it" in text
+    assert "Place     2 of 2 startable jobs" in text
+
+
+def test_json_is_exact(tmp_path: Path) -> None:
+    place = json.loads(_explain(tmp_path, "4", "--json"))["explanation"]["place"]
+    assert (place["tag"], place["quantised_tag"], place["site_factor"]) == ("5/24", "2083/10000", 33_104)
+
+
+def test_a_refused_tag_is_told(tmp_path: Path) -> None:
+    text = _explain(tmp_path, "3")
+    assert "Agent     rec (named by its account" in text
+    assert "Refused   FairGPU: User rec-user with account rec may not use tag agent=risk." in text
+
+
+def test_an_impossible_job_can_never_run(tmp_path: Path) -> None:
+    text = _explain(tmp_path, "6")
+    assert "can never run: no 1 node(s) of gpu can give cpu=4,gres/gpu=64" in text
+    assert "not counted for its agent's share tags" in text
+
+
+def test_a_held_job_is_not_counted(tmp_path: Path) -> None:
+    text = _explain(tmp_path, "5")
+    assert "is held by its user" in text
+    assert "Slurm shows nothing (held or not yet eligible)" in text
+
+
+def test_an_unmanaged_job_is_left_alone(tmp_path: Path) -> None:
+    assert "Agent     none, FairGPU leaves this job alone" in _explain(tmp_path, "7")
+
+
+def test_a_running_job_waits_for_nothing(tmp_path: Path) -> None:
+    text = _explain(tmp_path, "1")
+    assert "is not waiting: RUNNING" in text
+    assert "Tag" not in text
+
+
+def test_an_unknown_job_is_an_error_on_stderr(tmp_path: Path) -> None:
+    done = run("explain", "99", "--snapshot", record(tmp_path))
+    assert (done.exit_code, done.stdout) == (1, "")
+    assert "job 99 is not in this observation" in done.stderr
+
+
+def test_a_job_that_is_gone_is_found_in_the_history(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    world = World(tmp_path, make_job(1))
+    world.cycle()
+    world.slurm.finish_job(JobId("1"))
+    world.cycle()
+    monkeypatch.setattr("slurm_plugin.cli._fresh.make_client", lambda _: world.slurm)
+    done = run("explain", "1", "--site", world.site.path)
+    assert done.exit_code == 0
+    assert "not in Slurm's queue any more" in done.stdout
+    assert "GONE" in done.stdout
+    assert "wdrf: nothing held or queued before it" in done.stdout
+    body = json.loads(run("explain", "1", "--json", "--site", world.site.path).stdout)
+    assert body["explanation"] is None
+    assert [row["new"] for row in body["history"]["decisions"]] == [40_000]
+
+
+def test_a_waiting_job_also_shows_its_last_decisions(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    world = World(tmp_path, make_job(1))
+    world.cycle()
+    monkeypatch.setattr("slurm_plugin.cli._fresh.make_client", lambda _: world.slurm)
+    done = run("explain", "1", "--site", world.site.path)
+    assert "Last decisions" in done.stdout
+    assert "written" in done.stdout
+
+
+def test_a_damaged_history_is_told_and_does_not_stop_the_explanation(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world = World(tmp_path, make_job(1))
+    (tmp_path / "history.db").write_bytes(b"damaged" * 500)
+    monkeypatch.setattr("slurm_plugin.cli._fresh.make_client", lambda _: world.slurm)
+    done = run("explain", "1", "--site", world.site.path)
+    assert done.exit_code == 0
+    assert "the history cannot be read" in done.stderr
+    assert "Factor    40000" in done.stdout

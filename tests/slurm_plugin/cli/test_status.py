@@ -1,0 +1,90 @@
+"""``fairgpu status`` from a snapshot and from a live look."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+import pytest
+
+from slurm_plugin.cli import status
+from slurm_plugin.errors import SlurmUnavailable
+from slurm_plugin.rebalancer.lease import hold_lease
+from slurm_plugin.site.switch import turn_off
+from tests.slurm_plugin.cli.recorded import busy_slurm, record, run
+from tests.slurm_plugin.rebalancer.world import START_S, World, make_job, make_site
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from slurm_plugin.client import FakeSlurm
+
+
+@pytest.fixture
+def live(monkeypatch: pytest.MonkeyPatch) -> FakeSlurm:
+    """The cluster that the command line sees."""
+    slurm = busy_slurm()
+    monkeypatch.setattr("slurm_plugin.cli._fresh.make_client", lambda _: slurm)
+    return slurm
+
+
+def test_agents_are_shown_with_shares_jobs_and_what_they_hold(tmp_path: Path) -> None:
+    done = run("status", "--snapshot", record(tmp_path))
+    assert done.exit_code == 0
+    lines = [line.split() for line in done.stdout.splitlines()]
+    # 2 of 16 GPUs = 0.125; over weight 0.6 = 0.2083.
+    risk = ["risk", "0.6000", "1.00", "0.6000", "0.1250", "gres/gpu", "0.2083", "2", "2", "1", "1m40s"]
+    assert [*risk, "cpu=8", "mem=8192M", "gres/gpu=2", "-"] in lines
+    assert ["gres/gpu", "16", "2", "14"] in lines
+
+
+def test_findings_are_shown(tmp_path: Path) -> None:
+    done = run("status", "--snapshot", record(tmp_path))
+    assert "refused_tag" in done.stdout
+    assert "may not use tag agent=risk" in done.stdout
+
+
+def test_json_has_exact_shares(tmp_path: Path) -> None:
+    body = json.loads(run("status", "--json", "--snapshot", record(tmp_path)).stdout)
+    risk = next(one for one in body["agents"] if one["agent"] == "risk")
+    assert (risk["dominant_share"], risk["weighted_share"], risk["allocation"]) == ("1/8", "5/24", [8, 8192, 2])
+    assert (body["mode"], body["capacity"], body["health"]) == ("enforce", [128, 524_288, 16], None)
+
+
+@pytest.mark.usefixtures("live")
+def test_live_it_says_who_of_ours_lives(tmp_path: Path) -> None:
+    site = make_site(tmp_path)
+    with hold_lease(tmp_path, now_s=1.0):
+        body = json.loads(run("status", "--json", "--site", site.path).stdout)
+    assert body["health"]["rebalancer"].startswith("pid ")
+    assert body["health"]["hook"] == "no answer: there is no such socket"
+    assert (body["health"]["off_reason"], body["health"]["last_cycle_age_s"]) == (None, None)
+
+
+@pytest.mark.usefixtures("live")
+def test_off_is_shown_with_its_reason(tmp_path: Path) -> None:
+    site = make_site(tmp_path)
+    turn_off(site, "storage upgrade")
+    done = run("status", "--site", site.path)
+    assert "mode enforce, policy wdrf, OFF (storage upgrade)" in done.stdout
+    assert "Rebalancer: not running, no cycle yet" in done.stdout
+
+
+def test_the_age_of_the_last_cycle_is_shown(tmp_path: Path) -> None:
+    world = World(tmp_path, make_job(1))
+    world.cycle()
+    health = status.check_health(world.site, now_s=START_S + 65)
+    assert health.last_cycle_age_s == pytest.approx(60.0)
+
+
+def test_slurm_away_is_the_callers_error(tmp_path: Path, live: FakeSlurm) -> None:
+    live.be_unavailable(1)
+    done = run("status", "--site", make_site(tmp_path).path)
+    assert isinstance(done.exception, SlurmUnavailable)
+
+
+def test_a_hostile_snapshot_is_an_error_that_names_the_file(tmp_path: Path) -> None:
+    path = tmp_path / "x.json"
+    path.write_text("[]")
+    done = run("status", "--snapshot", path)
+    assert "x.json: this is no FairGPU snapshot" in str(done.exception)
