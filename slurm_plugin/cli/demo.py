@@ -28,7 +28,7 @@ _SHOWN_JOBS: Final = 6
 @click.argument("run", required=False, type=click.Path(path_type=Path, file_okay=False), metavar="[FOLDER]")
 @json_option
 def demo_command(run: Path | None, as_json: bool) -> None:
-    r"""Replay a recorded run of agents that compete on a real Slurm: what started when, shares against exact DRF.
+    """Replay a recorded run of agents that compete on a real Slurm: what started when, shares against exact DRF.
 
     Each cycle is decided again from what it read then, and the plan must be the same, byte for byte. FOLDER is
     another run, for example one that 'scripts/demo --record FOLDER' wrote.

@@ -38,7 +38,7 @@ Rows = list[dict[str, Any]]
 def explain_command(
     job_id: str, site_path: Path | None, as_json: bool, slurm_bin_dir: Path | None, snapshot_path: Path | None
 ) -> None:
-    r"""Explain why a job waits where it waits: its agent, the weight, the share tag, the site factor, its place.
+    """Explain why a job waits where it waits: its agent, the weight, the share tag, the site factor, its place.
 
     A job that Slurm does not show any more is looked up in the history.
 

@@ -18,7 +18,7 @@ from slurm_plugin.snapshot import Snapshot, load_run, read_snapshot
 @json_option
 @click.option("--verbose", is_flag=True, help="Also print every decision.")
 def replay_command(paths: tuple[Path, ...], as_json: bool, verbose: bool) -> None:
-    r"""Decide the cycles in snapshot files (or folders of them) again and compare the plans byte by byte.
+    """Decide the cycles in snapshot files (or folders of them) again and compare the plans byte by byte.
 
     Needs neither Slurm nor a site file.
 

@@ -61,7 +61,7 @@ def shadow_command(
     weights: dict[str, Fraction],
     n_jobs: int,
 ) -> None:
-    r"""Show who would be first under Dominant Resource Fairness, and what idles while others wait.
+    """Show who would be first under Dominant Resource Fairness, and what idles while others wait.
 
     For any user on any Slurm: it only reads (squeue, sinfo, sprio, scontrol show config) and needs no site file.
     Accounts stand for agents; one that --weights does not name gets the smallest named weight. Where the site

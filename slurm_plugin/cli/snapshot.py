@@ -29,7 +29,7 @@ from slurm_plugin.snapshot import Snapshot, snapshot_bytes, write_snapshot
 )
 @click.option("--last", is_flag=True, help="The rebalancer's last cycle instead of a fresh one.")
 def snapshot_command(site_path: Path | None, slurm_bin_dir: Path | None, output: Path | None, last: bool) -> None:
-    r"""Write what one cycle reads, knows and decides. Nothing in Slurm is changed.
+    """Write what one cycle reads, knows and decides. Nothing in Slurm is changed.
 
     The file holds job names, user names and comments: look at it before you send it.
 

@@ -58,7 +58,7 @@ class Health:
 def status_command(
     site_path: Path | None, as_json: bool, slurm_bin_dir: Path | None, snapshot_path: Path | None
 ) -> None:
-    r"""Show who has what and who is owed what, from a fresh look at Slurm; it needs no running daemon.
+    """Show who has what and who is owed what, from a fresh look at Slurm; it needs no running daemon.
 
     share/weight is what fairness makes equal among agents with waiting jobs: the smallest is served next.
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from operator import itemgetter
 from typing import TYPE_CHECKING, Any, Final
 
 from policies.ownership import Resolver
@@ -10,7 +11,7 @@ from slurm_plugin.hook.recorder import flags_json
 from slurm_plugin.rebalancer.journal import is_alive
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Mapping
 
     from policies.records import JobId, JobRecord, Observation
     from policies.site_policy import SitePolicy
@@ -39,16 +40,17 @@ class JobRecorder:
         if not self.is_primed:
             self._prime(history)
         now = job_rows(seen, policy, factors)
-        changed = [row for key, row in now.items() if _content(self.written.get(key)) != _content(row)]
+        written = self.written
+        changed = [row for key, row in now.items() if key not in written or _content(written[key]) != _content(row)]
         ended = [self._ended(key, seen.at_s) for key in self.written.keys() - now.keys()]
         if history.upsert_jobs([*changed, *ended]):
-            self.written = {key: now[key] for key in now}
+            self.written = now
+            self.is_primed = True
 
     def _prime(self, history: History) -> None:
         # Jobs that ended while no rebalancer ran are closed by the first cycle.
         rows = history.query("SELECT * FROM jobs WHERE end_s IS NULL")
         self.written = {(row["job_id"], row["submit_s"]): row for row in rows}
-        self.is_primed = True
 
     def _ended(self, key: Key, at_s: float) -> Row:
         return {**self.written[key], "state": GONE, "end_s": at_s, "changed_s": at_s}
@@ -59,22 +61,22 @@ def job_rows(seen: Observation, policy: SitePolicy, factors: Mapping[JobId, int]
     resolver = Resolver.from_observation(seen, policy)
     alive = [job for job in seen.jobs if is_alive(job)]
     owners = resolver.decide_all(alive)
-    decisions = [owners.decisions[code] for code in owners.column.codes]
+    flags = [flags_json(decision.tags) for decision in owners.decisions]
     rows = (
-        _row(job, decision, factors.get(job.job_id, job.site_factor), seen.at_s)
-        for job, decision in zip(alive, decisions, strict=True)
-        if decision.agent is not None
+        _row(job, owners.decisions[code], flags[code], factor=factors.get(job.job_id, job.site_factor), at_s=seen.at_s)
+        for job, code in zip(alive, owners.column.codes.tolist(), strict=True)
+        if owners.decisions[code].agent is not None
     )
     return {(row["job_id"], row["submit_s"]): row for row in rows}
 
 
-def _row(job: JobRecord, decision: SubmissionDecision, factor: int | None, at_s: float) -> Row:
+def _row(job: JobRecord, decision: SubmissionDecision, flags: str, *, factor: int | None, at_s: float) -> Row:
     return {
         "job_id": job.job_id,
         "submit_s": job.submit_s,
         "agent": decision.agent,
         "source": decision.source.value,
-        "flags": flags_json(decision.tags),
+        "flags": flags,
         "user": job.user,
         "account": job.account,
         "partitions": ",".join(job.partitions),
@@ -87,11 +89,5 @@ def _row(job: JobRecord, decision: SubmissionDecision, factor: int | None, at_s:
     }
 
 
-_NOT_CONTENT: Final = frozenset({"first_seen_s", "changed_s"})
-
-
-def _content(row: Row | None) -> Iterable[tuple[str, Any]] | None:
-    """What makes two rows differ. A factor that is hidden now is no change: the last known one stays."""
-    if row is None:
-        return None
-    return [(name, value) for name, value in sorted(row.items()) if name not in _NOT_CONTENT]
+_content = itemgetter("agent", "source", "flags", "partitions", "state", "site_factor", "start_s", "end_s")
+"""What makes two rows differ."""
