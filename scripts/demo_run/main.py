@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 _FIRST_WAVE_S: Final = 32
 """When the flood that held the cluster at first has ended: its longest job, the start of the daemons, two cycles."""
 
+_RECORD_EVERY_S: Final = 2.0
+
 console: Final = Console(highlight=False, width=None if sys.stdout.isatty() else 150, soft_wrap=not sys.stdout.isatty())
 
 
@@ -111,11 +113,14 @@ def _explain_one(cluster: DemoCluster, site: Path) -> None:
 
 
 def _record(cluster: DemoCluster, target: Path) -> None:
-    """Copy the rebalancer's snapshots; it keeps only the last ones, so this is called while it runs."""
+    """Copy one of the rebalancer's snapshots every few seconds; it keeps only the last ones itself."""
     target.mkdir(parents=True, exist_ok=True)
-    for path in (cluster.root / "var" / "fairgpu" / "snapshots").glob("*.json.gz"):
-        if not (target / path.name).exists():
-            shutil.copyfile(path, target / path.name)
+    kept = sorted(path.stat().st_mtime for path in target.glob("*.json.gz"))
+    for path in sorted((cluster.root / "var" / "fairgpu" / "snapshots").glob("*.json.gz")):
+        modified_s = path.stat().st_mtime
+        if not kept or modified_s - kept[-1] >= _RECORD_EVERY_S:
+            shutil.copy2(path, target / path.name)
+            kept.append(modified_s)
 
 
 def _print_verdict(verdict: Verdict) -> None:
@@ -127,7 +132,7 @@ def _print_verdict(verdict: Verdict) -> None:
     console.print(table)
     console.print(
         f"   within one job of exact weighted DRF: {'yes' if verdict.is_fair else 'no'}"
-        f" (in {verdict.within_frac:.0%} of the samples at once for all agents)"
+        f" (all agents at once in {verdict.within_frac:.0%} of the samples; {verdict.idle_frac:.0%} of the GPUs empty)"
     )
 
 

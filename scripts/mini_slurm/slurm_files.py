@@ -69,6 +69,7 @@ SlurmdDebug=info
 
 _SCHEDULER_PARAMETERS: Final = (
     "sched_interval=2",
+    "batch_sched_delay=1",
     "bf_interval=2",
     "bf_continue",
     "bf_max_job_test=2000",

@@ -24,6 +24,11 @@ def test_exact_weighted_drf_gives_24_6_2() -> None:
     assert expected_drf() == {"rec": 6, "risk": 24, "vision": 2}
 
 
+def test_empty_gpus_are_shared_out_to_nobody() -> None:
+    # 16 GPUs: level 0.625 would be 12, 3, 1
+    assert expected_drf(16) == {"rec": 3, "risk": 12, "vision": 1}
+
+
 def test_fifo_serves_the_flood_alone() -> None:
     # 16 vision jobs of 8 CPUs take all 128 CPUs
     assert expected_fifo() == {"vision": 16, "rec": 0, "risk": 0}
