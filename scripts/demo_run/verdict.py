@@ -124,4 +124,4 @@ def _mean(counts: Sequence[Mapping[str, int]]) -> dict[str, float]:
 
 def differs(left: Mapping[str, float | Fraction | int], right: Mapping[str, float | Fraction | int]) -> bool:
     """Whether two splits are more than one job apart for some agent."""
-    return any(abs(left[name] - right[name]) > ALLOWED_JOBS for name in left)
+    return any(abs(float(left[name]) - float(right[name])) > ALLOWED_JOBS for name in left)

@@ -41,8 +41,8 @@ def test_everything_that_slurm_says_is_gathered(site: SiteFile) -> None:
     facts = collect_facts(site, FakeSlurm(release="25.11.7"), answers)
     assert facts.release == (25, 11)
     assert set(facts.partitions or {}) == {"main", "a100"}
-    assert facts.accounts == {"root", "rec", "risk", "vision"}
-    assert facts.associated_users == {"root", "alice", "bob", "carol"}
+    assert facts.accounts == frozenset({"root", "rec", "risk", "vision"})
+    assert facts.associated_users == frozenset({"root", "alice", "bob", "carol"})
     assert facts.admin_level == "Operator"
     assert facts.n_jobs == 0
     assert facts.missing == {}

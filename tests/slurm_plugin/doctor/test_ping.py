@@ -10,7 +10,6 @@ from slurm_plugin.doctor.ping import ping_hook
 from slurm_plugin.hook.wire import HEADER_BYTES, OP_REPLY, encode_frame
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
     from pathlib import Path
 
 PONG = encode_frame(OP_REPLY, {"verdict": "unchanged", "state": "observe"})
@@ -39,7 +38,7 @@ class Server:
 
 
 @pytest.fixture
-def path(tmp_path: Path) -> Iterator[Path]:
+def path(tmp_path: Path) -> Path:
     return tmp_path / "hook.sock"
 
 
