@@ -69,9 +69,7 @@ def print_table(
     for index, heading in enumerate(columns):
         is_numeric = bool(shown) and all(_is_number(row[index]) for row in shown)
         folds = index == len(columns) - 1
-        table.add_column(
-            Text(heading), justify="right" if is_numeric else "left", no_wrap=not folds, overflow="fold"
-        )
+        table.add_column(Text(heading), justify="right" if is_numeric else "left", no_wrap=not folds, overflow="fold")
     for row in shown:
         table.add_row(*(Text(cell) for cell in row))
     console = make_console(file)

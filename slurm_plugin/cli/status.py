@@ -115,6 +115,8 @@ def _print_status(snapshot: Snapshot, health: Health | None) -> None:
     rows = [_agent_row(standing, plan.tres, readings[standing.agent]) for standing in plan.standings]
     print_table(f"Cluster {policy.cluster}: {_mode_line(snapshot, health)}", columns, rows)
     print_table("", ("tres", "capacity", "held by agents", "not held"), _capacity_rows(snapshot))
+    if any(":" in name for name in plan.tres):
+        print_line("A typed GPU counts as held only for jobs that named the type; gres/gpu counts every GPU.")
     if health is not None:
         print_line(f"Rebalancer: {health.rebalancer}, {_last_cycle(health)}")
         print_line(f"Submit hook: {health.hook}")
