@@ -35,8 +35,50 @@ class SetSiteFactor:
     reason: str
 
 
-Decision = SetSiteFactor
-"""Every kind of decision; later kinds join this union."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SetQos:
+    """Move a pending job to another band (its QOS), or back."""
+
+    job_id: JobId
+    agent: AgentName
+    old: str
+    new: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StartNow:
+    """Lift a requeued victim's delay (``StartTime=now``): its agent is below its nominal quota."""
+
+    job_id: JobId
+    agent: AgentName
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SetBorrowRank:
+    """Write the priority of a borrow QOS: whose loans Slurm recalls first (lowest first)."""
+
+    qos: str
+    agent: AgentName
+    old: int
+    new: int
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SetPreemptList:
+    """Write which QOSes the jobs of a guaranteed QOS may preempt; both lists are sorted."""
+
+    qos: str
+    agent: AgentName
+    old: tuple[str, ...]
+    new: tuple[str, ...]
+    reason: str
+
+
+Decision = SetSiteFactor | SetQos | StartNow | SetBorrowRank | SetPreemptList
+"""Every kind of decision."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -107,6 +107,8 @@ class JobRecord:
         The typed TRES that the user named (``("gres/gpu:a100",)``); placement luck does not appear here.
     reason : str
         Slurm's reason for waiting, verbatim (``Resources``, ``JobHeldUser``, ...), empty if there is none.
+    is_batch, is_requeueable : bool
+        A batch job that Slurm may requeue; anything else dies when it is preempted.
     site_factor : int or None
         ``SITE`` as ``sprio`` shows it; ``None`` where it shows nothing (held or running).
     priority : int
@@ -131,6 +133,8 @@ class JobRecord:
     tres: Tres
     requested_types: tuple[str, ...] = ()
     n_nodes: int = 1
+    is_batch: bool = True
+    is_requeueable: bool = True
     nice: int = 0
     priority: int = 0
     site_factor: int | None = None
@@ -168,6 +172,27 @@ class NodeRecord:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class QosRecord:
+    """One QOS as slurmctld has it in memory (``scontrol show assoc_mgr flags=qos``).
+
+    Attributes
+    ----------
+    grp_tres, max_tres_per_job : Tres
+        Limits; a TRES that is not named is unlimited. An explicit 0 is kept.
+    preempt : tuple of str
+        Names of the QOSes that a job of this one may preempt, sorted.
+    """
+
+    name: str
+    priority: int = 0
+    preempt: tuple[str, ...] = ()
+    preempt_mode: str = ""
+    grace_s: int = 0
+    grp_tres: Tres = ()
+    max_tres_per_job: Tres = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class IndicatorSample:
     """One SLA indicator of one agent: ``name`` is ``p99_latency_s`` or ``error_rate_frac``, ``at_s`` its age stamp."""
 
@@ -185,6 +210,8 @@ class Observation:
     ----------
     at_s : float
         When it was read (seconds since the epoch, the controller's clock).
+    qos : tuple of QosRecord
+        By name; empty where bands are not used.
     groups_by_user : tuple of (str, tuple of str)
         Unix groups of the users in sight as far as known; a user who is absent has unknown groups.
     problems : tuple of (str, int)
@@ -196,6 +223,7 @@ class Observation:
     slurm_version: str = ""
     jobs: tuple[JobRecord, ...]
     nodes: tuple[NodeRecord, ...]
+    qos: tuple[QosRecord, ...] = ()
     indicators: tuple[IndicatorSample, ...] = ()
     groups_by_user: tuple[tuple[str, tuple[str, ...]], ...] = ()
     problems: tuple[tuple[str, int], ...] = ()

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from fractions import Fraction
 
-from policies.records import AccountName, AgentName, PartitionName
+from policies.records import AccountName, AgentName, PartitionName, Tres
 
 
 class Mode(StrEnum):
@@ -48,6 +48,64 @@ class SlaTargets:
     error_rate_frac: float | None = None
 
 
+class QuotaKind(StrEnum):
+    """Where an agent's nominal quota comes from."""
+
+    AUTO = "auto"
+    EXPLICIT = "explicit"
+    NONE = "none"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Quota:
+    """An agent's nominal quota (Kueue's word): apportioned by base weight, given in numbers, or none at all.
+
+    ``amounts`` is set for ``EXPLICIT`` only; a TRES that it does not name is not limited. ``NONE`` is pure DRF ordering:
+    the agent keeps its QOS, borrows nothing and nothing is reclaimed for it.
+    """
+
+    kind: QuotaKind = QuotaKind.AUTO
+    amounts: Tres = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BandPolicy:
+    """The three bands (DESIGN section 3): guaranteed, borrowed, opportunistic.
+
+    Attributes
+    ----------
+    borrow_frac : Fraction
+        Cap of an agent's borrow band as a part of its nominal quota, per TRES, rounded down.
+    opportunistic : bool
+        Whether work beyond the cap may use what is idle.
+    grace_s : int
+        GraceTime of the borrow band, seconds.
+    window_s, max_reclaims
+        A job that was reclaimed ``max_reclaims`` times within ``window_s`` borrows no more until it has run.
+    starve_after_s : float
+        After this wait an agent's largest blocked guaranteed job gets the band for itself (quota reservation).
+    max_borrow_nodes : int
+        MaxTRESPerJob of the borrow band in nodes.
+    template_qos : str
+        QOS whose other limits and flags ours start from.
+    managed_qos : tuple of str
+        A job submitted to one of these may be moved into our bands; any other explicit QOS is foreign.
+    set_default_qos : bool
+        Whether ``apply`` makes the guaranteed QOS the default of the agents' associations.
+    """
+
+    borrow_frac: Fraction = Fraction(1, 5)
+    opportunistic: bool = True
+    grace_s: int = 30
+    window_s: float = 3600.0
+    max_reclaims: int = 3
+    starve_after_s: float = 600.0
+    max_borrow_nodes: int = 1
+    template_qos: str = "normal"
+    managed_qos: tuple[str, ...] = ("normal",)
+    set_default_qos: bool = True
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AgentPolicy:
     """One agent: its accounts, who may use its tag, its base weight and its SLA.
@@ -60,6 +118,8 @@ class AgentPolicy:
         Unix users and groups who may use the tag from any managed account.
     base_weight : Fraction
         Exact, >= 0 (``0.6`` is ``Fraction(3, 5)``).
+    borrowing_limit : Tres or None
+        Cap of the borrow band; ``None`` means ``borrow_frac`` of the nominal quota, an amount of 0 none.
     """
 
     name: AgentName
@@ -69,6 +129,8 @@ class AgentPolicy:
     base_weight: Fraction
     order: JobOrder = JobOrder.FIFO
     sla: SlaTargets = SlaTargets()
+    quota: Quota = Quota()
+    borrowing_limit: Tres | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -109,6 +171,8 @@ class SitePolicy:
         Site factor of a job with share tag 0; our factors lie in [1, factor_scale], 0 means "not ours".
     factor_mode : FactorMode
         See :class:`FactorMode`; read by doctor, which compares ``factor_scale`` with the site's weights.
+    bands : BandPolicy or None
+        ``None`` is ordering only: no QOS of ours exists or is touched.
     """
 
     cluster: str
@@ -120,3 +184,4 @@ class SitePolicy:
     factor_scale: int = 40_000
     factor_mode: FactorMode = FactorMode.BLEND
     sla: SlaTuning = SlaTuning()
+    bands: BandPolicy | None = None
