@@ -10,7 +10,9 @@ from policies.canonical import canonical_bytes, plan_bytes
 from policies.census import compute_state
 from policies.errors import PolicyError
 from policies.factor_plan import PolicyParams
-from policies.plan import SetSiteFactor
+from policies.plan import SetBorrowRank, SetPreemptList, SetQos, SetSiteFactor, StartNow
+from policies.quota.layout import HIGHEST_BORROW_PRIORITY, LOWEST_BORROW_PRIORITY
+from policies.quota.names import PREFIX
 from policies.records import (
     AccountName,
     AgentName,
@@ -76,28 +78,63 @@ def _problems(policy: Policy, state: ClusterState, params: PolicyParams) -> list
 
 
 def _decision_problems(plan: Plan, state: ClusterState, params: PolicyParams) -> list[str]:
-    ids = [decision.job_id for decision in plan.decisions]
-    problems = [] if len(set(ids)) == len(ids) else ["decides about a job twice"]
+    subjects = [(type(decision), _subject(decision)) for decision in plan.decisions]
+    problems = [] if len(set(subjects)) == len(subjects) else ["decides about a job or QOS twice"]
+    pending = frozenset(state.pending.job_ids)
     for decision in plan.decisions:
-        problems += [f"job {decision.job_id}: {text}" for text in _check_decision(decision, state, params)]
+        found = [] if decision.reason else ["no reason"]
+        found += _check_decision(decision, pending, params.site)
+        problems += [f"{_subject(decision)}: {text}" for text in found]
     return problems
 
 
-def _check_decision(decision: Decision, state: ClusterState, params: PolicyParams) -> list[str]:
+def _subject(decision: Decision) -> str:
     match decision:
-        case SetSiteFactor():
-            problems = []
-            if not decision.reason:
-                problems.append("no reason")
-            if decision.job_id not in state.pending.job_ids:
-                problems.append("is not a managed pending job")
-            if not 1 <= decision.new <= params.site.factor_scale:
-                problems.append(f"site factor {decision.new} is outside [1, {params.site.factor_scale}]")
-            if decision.new == decision.old:
-                problems.append("changes nothing")
-            return problems
+        case SetSiteFactor() | SetQos() | StartNow():
+            return f"job {decision.job_id}"
+        case SetBorrowRank() | SetPreemptList():
+            return f"QOS {decision.qos}"
         case _:
             assert_never(decision)
+
+
+def _check_decision(decision: Decision, pending: frozenset[JobId], site: SitePolicy) -> list[str]:
+    match decision:
+        case SetSiteFactor():
+            is_right = {
+                "is not a managed pending job": decision.job_id in pending,
+                f"site factor {decision.new} is outside [1, {site.factor_scale}]": (
+                    1 <= decision.new <= site.factor_scale
+                ),
+                "changes nothing": decision.new != decision.old,
+            }
+        case SetQos():
+            is_right = {
+                "is not a managed pending job": decision.job_id in pending,
+                f"{decision.new} is no QOS of ours": decision.new.startswith(PREFIX),
+                "changes nothing": decision.new != decision.old,
+            }
+        case StartNow():
+            is_right = {"is not a managed pending job": decision.job_id in pending}
+        case SetBorrowRank():
+            is_right = {
+                "is no QOS of ours": decision.qos.startswith(PREFIX),
+                f"priority {decision.new} is no borrow rank": (
+                    LOWEST_BORROW_PRIORITY <= decision.new <= HIGHEST_BORROW_PRIORITY
+                ),
+                "changes nothing": decision.new != decision.old,
+            }
+        case SetPreemptList():
+            is_right = {
+                "touches a QOS that is not ours": all(
+                    name.startswith(PREFIX) for name in (decision.qos, *set(decision.new) - set(decision.old))
+                ),
+                "is not sorted": list(decision.new) == sorted(decision.new),
+                "changes nothing": decision.new != decision.old,
+            }
+        case _:
+            assert_never(decision)
+    return [text for text, is_fine in is_right.items() if not is_fine]
 
 
 def _fingerprint(state: ClusterState) -> bytes:

@@ -12,7 +12,7 @@ from policies.registry import get_policy
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from policies.plan import Plan, SlaMemory
+    from policies.plan import BandMemory, Plan, SlaMemory
     from policies.records import Observation
     from policies.site_policy import SitePolicy
 
@@ -20,7 +20,12 @@ __all__ = ["decide", "plan_bytes", "plan_digest"]
 
 
 def decide(
-    observation: Observation, site_policy: SitePolicy, sla_memory: Sequence[SlaMemory] = (), *, now: float
+    observation: Observation,
+    site_policy: SitePolicy,
+    sla_memory: Sequence[SlaMemory] = (),
+    band_memory: Sequence[BandMemory] = (),
+    *,
+    now: float,
 ) -> Plan:
     """Plan of one cycle.
 
@@ -32,6 +37,8 @@ def decide(
         Names the scheduling policy.
     sla_memory : sequence of SlaMemory, optional
         ``Plan.sla_memory`` of the cycle before; empty on the first one.
+    band_memory : sequence of BandMemory, optional
+        ``Plan.band_memory`` of the cycle before; empty on the first one and without bands.
     now : float
         Seconds since the epoch. The only clock.
 
@@ -47,4 +54,5 @@ def decide(
     """
     policy = get_policy(site_policy.policy)
     state = compute_state(observation, site_policy)
-    return policy.decide(state, PolicyParams(site=site_policy, sla_memory=tuple(sla_memory)), now=now)
+    params = PolicyParams(site=site_policy, sla_memory=tuple(sla_memory), band_memory=tuple(band_memory))
+    return policy.decide(state, params, now=now)

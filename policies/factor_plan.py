@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from policies.fairness.share import dominant_axis
 from policies.job_queue import JobQueue, order_jobs
-from policies.plan import Plan, SetSiteFactor, SlaMemory
+from policies.plan import BandMemory, Plan, SetSiteFactor, SlaMemory
 from policies.site_policy import SitePolicy
 from policies.standings import compute_standings
 from policies.state import NO_FACTOR
@@ -32,10 +32,11 @@ DEEP_SLACK: Final = 100
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PolicyParams:
-    """What every scheduling policy gets besides the state: the agreement and what SLA weights remember."""
+    """What every scheduling policy gets besides the state: the agreement and what was remembered."""
 
     site: SitePolicy
     sla_memory: tuple[SlaMemory, ...] = ()
+    band_memory: tuple[BandMemory, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

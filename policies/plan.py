@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from fractions import Fraction
 
-from policies.records import AgentName, JobId
+from policies.records import AgentName, JobId, Tres
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,6 +82,40 @@ Decision = SetSiteFactor | SetQos | StartNow | SetBorrowRank | SetPreemptList
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class BandStanding:
+    """One agent's bands in this cycle. Amounts are what Slurm counts against the QOS limits, sorted by TRES name.
+
+    Attributes
+    ----------
+    nominal, borrow_cap : Tres
+        GrpTRES of the guaranteed and the borrow QOS as slurmctld shows them; a TRES that is absent is unlimited.
+    guaranteed, borrow, opportunistic : Tres
+        In use by band.
+    outside : Tres
+        In use by the agent's jobs that run in no band (started before ``apply``).
+    claim : Tres
+        What its jobs ask for that have room in the guaranteed band but find no free resources.
+    over : Tres
+        By how much its use exceeds its nominal quota, per limited TRES; empty for an agent at or below nominal.
+    lent : Tres
+        What of its nominal quota it does not use, as far as others use more than theirs.
+    n_moved_out : int
+        Pending jobs that wait in the borrow or opportunistic band after this cycle's moves.
+    """
+
+    nominal: Tres
+    borrow_cap: Tres
+    guaranteed: Tres
+    borrow: Tres
+    opportunistic: Tres
+    outside: Tres
+    claim: Tres
+    over: Tres
+    lent: Tres
+    n_moved_out: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class AgentStanding:
     """Where one agent stands in this cycle: what ``fairgpu status`` shows and what the submit hook starts from.
 
@@ -97,6 +131,8 @@ class AgentStanding:
         ``max_r allocation_r / capacity_r``, unweighted.
     weighted_share : Fraction or None
         ``dominant_share / weight``; ``None`` (sorts last) for weight 0 with something running.
+    bands : BandStanding or None
+        ``None`` where the agent has no bands.
     dominant_tres : str
         The axis of the maximum, empty when nothing runs.
     n_running, n_pending, n_startable : int
@@ -116,6 +152,27 @@ class AgentStanding:
     n_pending: int
     n_startable: int
     oldest_wait_s: float
+    bands: BandStanding | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BandMemory:
+    """What the bands remember of one job that borrows or has borrowed.
+
+    Attributes
+    ----------
+    restarts : int
+        Slurm's count when the job was last seen; a higher one while it waits in a borrowed band is a reclaim.
+    reclaimed_s : tuple of float
+        When it was taken back within the window, seconds since the epoch, oldest first.
+    is_barred : bool
+        Taken back too often: it borrows no more until it has run on the guaranteed band.
+    """
+
+    job_id: JobId
+    restarts: int
+    reclaimed_s: tuple[float, ...] = ()
+    is_barred: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -151,6 +208,8 @@ class Plan:
         What the agents share, per axis.
     sla_memory : tuple of SlaMemory
         Handed back to the next ``decide``.
+    band_memory : tuple of BandMemory
+        By job id; handed back to the next ``decide``.
     """
 
     at_s: float
@@ -161,3 +220,4 @@ class Plan:
     capacity: tuple[int, ...]
     sla_memory: tuple[SlaMemory, ...]
     findings: tuple[Finding, ...] = ()
+    band_memory: tuple[BandMemory, ...] = ()

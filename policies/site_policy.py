@@ -60,8 +60,8 @@ class QuotaKind(StrEnum):
 class Quota:
     """An agent's nominal quota (Kueue's word): apportioned by base weight, given in numbers, or none at all.
 
-    ``amounts`` is set for ``EXPLICIT`` only; a TRES that it does not name is not limited. ``NONE`` is pure DRF ordering:
-    the agent keeps its QOS, borrows nothing and nothing is reclaimed for it.
+    ``amounts`` is set for ``EXPLICIT`` only; a TRES that it does not name is not limited. ``NONE`` is pure DRF
+    ordering: the agent keeps its QOS, borrows nothing and nothing is reclaimed for it.
     """
 
     kind: QuotaKind = QuotaKind.AUTO
