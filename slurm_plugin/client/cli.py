@@ -16,6 +16,8 @@ from slurm_plugin.client.job_columns import JOB_COLUMNS
 from slurm_plugin.client.job_ids import is_job_id
 from slurm_plugin.client.jobs import read_jobs
 from slurm_plugin.client.nodes import NODE_COLUMNS, read_nodes
+from slurm_plugin.client.protocol import UpdateOutcome, UpdateStatus
+from slurm_plugin.client.qos import QosReader, is_qos_name
 from slurm_plugin.client.site_factors import SITE_COLUMNS, read_site_factors
 from slurm_plugin.client.table import Separators, long_format, parse_table, short_format
 from slurm_plugin.errors import SlurmAuthError, SlurmError, SlurmUnavailable
@@ -23,9 +25,10 @@ from slurm_plugin.errors import SlurmAuthError, SlurmError, SlurmUnavailable
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from slurm_plugin.client.protocol import UpdateOutcome
+    from policies.records import QosRecord
 
 _NO_JOB_ID: Final = "not a job id of Slurm"
+_NO_QOS_NAME: Final = "not a plain QOS name"
 _LONGEST_UPDATE_ID: Final = 2000
 """Characters; a ``scontrol`` without readline reads lines of up to 4095."""
 
@@ -71,6 +74,7 @@ class CliSlurm:
         self._settings = settings or CliSettings()
         self._update_ids: Mapping[JobId, str] = {}
         self._identity: tuple[str, str] | None = None
+        self._qos = QosReader(ask=lambda argv: self._ask(*argv), now=self._settings.now)
 
     def observe(self) -> Observation:
         """Jobs and nodes as they are now; see :class:`~slurm_plugin.client.protocol.SlurmClient`."""
@@ -98,13 +102,22 @@ class CliSlurm:
 
     def set_site_factors(self, changes: Sequence[tuple[JobId, int]]) -> Sequence[UpdateOutcome]:
         """Outcome of each change; see :class:`~slurm_plugin.client.protocol.SlurmClient`."""
-        outcomes: list[UpdateOutcome] = []
-        size = self._settings.updates_per_process
-        for start in range(0, len(changes), size):
-            outcomes.extend(self._update_chunk(changes[start : start + size]))
-        if updates.are_all_denied(outcomes):
-            raise SlurmAuthError(f"scontrol update SiteFactor: {outcomes[0].text} (AdminLevel=Operator is needed)")
-        return outcomes
+        return self._update([(job_id, f"SiteFactor={value}") for job_id, value in changes])
+
+    def set_job_qos(self, changes: Sequence[tuple[JobId, str]]) -> Sequence[UpdateOutcome]:
+        """Outcome of each move; see :class:`~slurm_plugin.client.protocol.SlurmClient`."""
+        sane = [(job_id, f"QOS={name}") for job_id, name in changes if is_qos_name(name)]
+        sent = iter(self._update(sane))
+        return [next(sent) if is_qos_name(name) else _refused(job_id, _NO_QOS_NAME) for job_id, name in changes]
+
+    def start_now(self, job_ids: Sequence[JobId]) -> Sequence[UpdateOutcome]:
+        """Outcome of each; see :class:`~slurm_plugin.client.protocol.SlurmClient`."""
+        return self._update([(job_id, "StartTime=now") for job_id in job_ids])
+
+    def fetch_qos(self) -> tuple[Sequence[QosRecord], Sequence[tuple[str, int]]]:
+        """QOSes as slurmctld has them; see :class:`~slurm_plugin.client.protocol.SlurmClient`."""
+        problems: Counter[str] = Counter()
+        return self._qos.read(problems), tuple(sorted(problems.items()))
 
     def fetch_config(self) -> Mapping[str, str]:
         """``scontrol show config`` by key."""
@@ -140,10 +153,20 @@ class CliSlurm:
             return {}
         return read_site_factors(parse_table(sprio, SITE_COLUMNS, separators), problems)
 
-    def _update_chunk(self, changes: Sequence[tuple[JobId, int]]) -> list[UpdateOutcome]:
-        wanted = [(self._update_id(job_id), value) for job_id, value in changes if is_job_id(job_id)]
+    def _update(self, changes: Sequence[tuple[JobId, str]]) -> list[UpdateOutcome]:
+        outcomes: list[UpdateOutcome] = []
+        size = self._settings.updates_per_process
+        for start in range(0, len(changes), size):
+            outcomes.extend(self._update_chunk(changes[start : start + size]))
+        if updates.are_all_denied(outcomes):
+            what = changes[0][1].partition("=")[0]
+            raise SlurmAuthError(f"scontrol update {what}: {outcomes[0].text} (AdminLevel=Operator is needed)")
+        return outcomes
+
+    def _update_chunk(self, changes: Sequence[tuple[JobId, str]]) -> list[UpdateOutcome]:
+        wanted = [(self._update_id(job_id), assignment) for job_id, assignment in changes if is_job_id(job_id)]
         ids = [update_id for update_id, _ in wanted]
-        script = "".join(updates.update_command(update_id, value) + "\n" for update_id, value in wanted)
+        script = "".join(updates.update_command(*one) + "\n" for one in wanted)
         replies = updates.place_replies(self._run_script(script), ids) if wanted else updates.Replies()
         if replies.unplaced:
             self._update_one_by_one(wanted, replies)
@@ -159,12 +182,12 @@ class CliSlurm:
             raise error_for(result.stdout, "scontrol")
         return result.stdout
 
-    def _update_one_by_one(self, wanted: Sequence[tuple[str, int]], replies: updates.Replies) -> None:
+    def _update_one_by_one(self, wanted: Sequence[tuple[str, str]], replies: updates.Replies) -> None:
         """Send those again that no message named; a process of its own says for sure what became of each."""
-        for update_id, value in wanted:
+        for update_id, assignment in wanted:
             if replies.by_id[update_id]:
                 continue
-            command = self._command("scontrol", *updates.update_command(update_id, value).split(" "))
+            command = self._command("scontrol", *updates.update_command(update_id, assignment).split(" "))
             result = self._settings.runner(command)
             message = result.stderr or result.stdout
             if is_unavailable(message):
@@ -188,3 +211,7 @@ class CliSlurm:
 
     def _command(self, *argv: str) -> Command:
         return Command(argv=argv, timeout_s=self._settings.timeout_s)
+
+
+def _refused(job_id: JobId, text: str) -> UpdateOutcome:
+    return UpdateOutcome(job_id=job_id, status=UpdateStatus.REJECTED, text=text)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
-from policies.records import JobId, JobRecord, JobState, NodeName, NodeRecord, Observation
+from policies.records import JobId, JobRecord, JobState, NodeName, NodeRecord, Observation, QosRecord
 from slurm_plugin.client.job_ids import job_order
 from slurm_plugin.client.nodes import is_schedulable
 from slurm_plugin.client.protocol import UpdateOutcome, UpdateStatus
@@ -37,6 +37,10 @@ class _Faults:
     is_denied: bool = False
 
 
+_Update = tuple[JobId, str, int | str]
+"""A job, the name of its record's field, the value."""
+
+
 class FakeSlurm:
     """A cluster in memory; implements :class:`~slurm_plugin.client.protocol.SlurmClient`.
 
@@ -53,8 +57,11 @@ class FakeSlurm:
         self._jobs: dict[JobId, JobRecord] = {}
         self._nodes: dict[NodeName, NodeRecord] = {}
         self._faults = _Faults()
-        self._late: list[tuple[JobId, int]] = []
+        self._qos: dict[str, QosRecord] = {}
+        self._late: list[_Update] = []
         self._written: list[tuple[JobId, int]] = []
+        self._moved: list[tuple[JobId, str]] = []
+        self._started: list[JobId] = []
         self.config: dict[str, str] = {"ClusterName": cluster, "SLURM_VERSION": release, **_DEFAULT_CONFIG}
         self.diag: dict[str, str] = {}
         self.is_acting = True
@@ -67,6 +74,8 @@ class FakeSlurm:
             fake.add_job(job)
         for node in seen.nodes:
             fake.add_node(node)
+        for qos in seen.qos:
+            fake.set_qos(qos)
         return fake
 
     # What a test does to the cluster.
@@ -82,6 +91,14 @@ class FakeSlurm:
     def set_node_state(self, name: NodeName, state: str) -> None:
         """Change a node's state (``"idle"``, ``"allocated+drain"``); whether it is schedulable follows."""
         self._nodes[name] = replace(self._nodes[name], state=state, is_schedulable=is_schedulable(state))
+
+    def set_qos(self, qos: QosRecord) -> None:
+        """Add a QOS or put another in its place, as ``sacctmgr`` does."""
+        self._qos[qos.name] = qos
+
+    def qos(self, name: str) -> QosRecord:
+        """Give a QOS as the controller knows it."""
+        return self._qos[name]
 
     def add_job(self, job: JobRecord) -> None:
         """Add a job; its ``site_factor`` is what was written so far, ``None`` counts as 0."""
@@ -164,8 +181,18 @@ class FakeSlurm:
 
     @property
     def written(self) -> tuple[tuple[JobId, int], ...]:
-        """Every update that was asked for, in order, whatever became of it."""
+        """Every site factor that was asked for, in order, whatever became of it."""
         return tuple(self._written)
+
+    @property
+    def moved(self) -> tuple[tuple[JobId, str], ...]:
+        """Every QOS that was asked for, in order, whatever became of it."""
+        return tuple(self._moved)
+
+    @property
+    def started_now(self) -> tuple[JobId, ...]:
+        """Every job whose delay was to be lifted, in order, whatever became of it."""
+        return tuple(self._started)
 
     # What a client asks.
 
@@ -180,17 +207,29 @@ class FakeSlurm:
             nodes=tuple(self._nodes[name] for name in sorted(self._nodes)),
         )
         late, self._late = self._late, []
-        for job_id, value in late:
-            self._store(job_id, value)
+        for update in late:
+            self._store(update)
         return seen
 
     def set_site_factors(self, changes: Sequence[tuple[JobId, int]]) -> Sequence[UpdateOutcome]:
         """Outcome of each change; see :class:`~slurm_plugin.client.protocol.SlurmClient`."""
-        self._be_reached()
         self._written.extend(changes)
-        if self._faults.is_denied and any(job_id in self._jobs for job_id, _ in changes):
-            raise SlurmAuthError("scontrol update SiteFactor: Access/permission denied")
-        return [self._update(job_id, value) for job_id, value in changes]
+        return self._update_all([(job_id, "site_factor", value) for job_id, value in changes])
+
+    def set_job_qos(self, changes: Sequence[tuple[JobId, str]]) -> Sequence[UpdateOutcome]:
+        """Outcome of each move; see :class:`~slurm_plugin.client.protocol.SlurmClient`."""
+        self._moved.extend(changes)
+        return self._update_all([(job_id, "qos", name) for job_id, name in changes])
+
+    def start_now(self, job_ids: Sequence[JobId]) -> Sequence[UpdateOutcome]:
+        """Outcome of each; see :class:`~slurm_plugin.client.protocol.SlurmClient`."""
+        self._started.extend(job_ids)
+        return self._update_all([(job_id, "eligible_s", int(self._now_s)) for job_id in job_ids])
+
+    def fetch_qos(self) -> tuple[Sequence[QosRecord], Sequence[tuple[str, int]]]:
+        """QOSes as they are now; see :class:`~slurm_plugin.client.protocol.SlurmClient`."""
+        self._be_reached()
+        return tuple(self._qos[name] for name in sorted(self._qos)), ()
 
     def fetch_config(self) -> Mapping[str, str]:
         """Give the attribute ``config``, which a test may change."""
@@ -216,23 +255,44 @@ class FakeSlurm:
             self._faults.unavailable -= 1
             raise SlurmUnavailable("Unable to contact slurm controller (connect failure)")
 
-    def _update(self, job_id: JobId, value: int) -> UpdateOutcome:
+    def _update_all(self, changes: Sequence[_Update]) -> list[UpdateOutcome]:
+        self._be_reached()
+        if self._faults.is_denied and any(job_id in self._jobs for job_id, _, _ in changes):
+            raise SlurmAuthError("scontrol update: Access/permission denied")
+        return [self._update(change) for change in changes]
+
+    def _update(self, change: _Update) -> UpdateOutcome:
+        job_id, name, value = change
         if job_id not in self._jobs:
             return UpdateOutcome(job_id=job_id, status=UpdateStatus.GONE, text="Invalid job id specified")
+        if name != "site_factor" and not self._jobs[job_id].state.is_pending:
+            return UpdateOutcome(job_id=job_id, status=UpdateStatus.GONE, text="Job is no longer pending execution")
+        if name == "qos" and self._qos and value not in self._qos:
+            return UpdateOutcome(job_id=job_id, status=UpdateStatus.REJECTED, text="Invalid qos specification")
         if text := self._faults.rejected.get(job_id, ""):
             return UpdateOutcome(job_id=job_id, status=UpdateStatus.REJECTED, text=text)
         if self._faults.lost > 0:
             self._faults.lost -= 1
         elif self._faults.late > 0:
             self._faults.late -= 1
-            self._late.append((job_id, value))
+            self._late.append(change)
         else:
-            self._store(job_id, value)
+            self._store(change)
         return UpdateOutcome(job_id=job_id, status=UpdateStatus.OK)
 
-    def _store(self, job_id: JobId, value: int) -> None:
-        if job_id in self._jobs:
-            self._jobs[job_id] = replace(self._jobs[job_id], site_factor=value)
+    def _store(self, change: _Update) -> None:
+        job_id, name, value = change
+        job = self._jobs.get(job_id)
+        if job is None or (name != "site_factor" and not job.state.is_pending):
+            return
+        match name, value:
+            case "site_factor", int():
+                job = replace(job, site_factor=value)
+            case "qos", str():
+                job = replace(job, qos=value)
+            case "eligible_s", int():
+                job = replace(job, eligible_s=value, reason="Priority" if job.reason == "BeginTime" else job.reason)
+        self._jobs[job_id] = job
 
     def _shown(self, job: JobRecord) -> JobRecord:
         is_eligible = job.eligible_s is not None and job.eligible_s <= self._now_s

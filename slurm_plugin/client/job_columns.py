@@ -40,10 +40,15 @@ JOB_COLUMNS: Final = (
     Column(field="TimeLimit", header="TIME_LIMIT"),
     Column(field="Nice", header="NICE"),
     Column(field="RestartCnt", header="RESTART_COUNT"),
+    Column(field="BatchFlag", header="BATCH_FLAG", default="0"),
+    Column(field="Requeue", header="REQUEUE", default="0"),
     Column(field="Reservation", header="RESERVATION", default=""),
     Column(field="wckey", header="WCKEY", default=""),
 )
-"""What we ask ``squeue`` for; the fields of ``JobRow`` in the same order."""
+"""What we ask ``squeue`` for; the fields of ``JobRow`` in the same order.
+
+Where a release cannot say whether a job is batch and requeueable, it counts as neither: then it never borrows.
+"""
 
 
 class JobRow(NamedTuple):
@@ -78,6 +83,8 @@ class JobRow(NamedTuple):
     time_limit: str
     nice: str
     restarts: str
+    batch_flag: str
+    requeue: str
     reservation: str
     wckey: str
 

@@ -168,6 +168,8 @@ def _read_job(row: JobRow, identity: _Identity, site_factor: int | None, problem
         tres=settled.tres,
         requested_types=settled.requested_types,
         n_nodes=translate.parse_count(row.n_nodes) or 1,
+        is_batch=row.batch_flag == "1",
+        is_requeueable=row.requeue == "1",
         nice=translate.parse_count(row.nice) or 0,
         priority=translate.parse_count(row.priority) or 0,
         site_factor=site_factor,

@@ -11,7 +11,7 @@ from policies.records import JobId
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from policies.records import Observation
+    from policies.records import Observation, QosRecord
 
 
 class UpdateStatus(StrEnum):
@@ -19,7 +19,7 @@ class UpdateStatus(StrEnum):
 
     OK = "ok"
     GONE = "gone"
-    """Slurm knows the job no more, or it has ended: nothing is left to change."""
+    """Slurm knows the job no more, it has ended, or (for a QOS) it runs: nothing is left to change."""
     REJECTED = "rejected"
     """Slurm refused this change; ``UpdateOutcome.text`` has its words."""
 
@@ -60,6 +60,27 @@ class SlurmClient(Protocol):
         ------
         SlurmAuthError
             If Slurm refuses all of them because this user is no operator.
+        """
+        ...
+
+    def set_job_qos(self, changes: Sequence[tuple[JobId, str]]) -> Sequence[UpdateOutcome]:
+        """Move pending jobs to other QOSes; outcomes and errors as for :meth:`set_site_factors`.
+
+        A running job's QOS cannot change on any release; such a job is ``GONE``.
+        """
+        ...
+
+    def start_now(self, job_ids: Sequence[JobId]) -> Sequence[UpdateOutcome]:
+        """Lift the begin time of requeued jobs (``StartTime=now``); as :meth:`set_site_factors`."""
+        ...
+
+    def fetch_qos(self) -> tuple[Sequence[QosRecord], Sequence[tuple[str, int]]]:
+        """QOSes sorted by name, and what could not be read, with counts.
+
+        Raises
+        ------
+        SlurmError
+            slurmctld did not answer, or not to this user.
         """
         ...
 

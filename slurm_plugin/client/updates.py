@@ -1,4 +1,4 @@
-"""Many site-factor updates through one ``scontrol``, and which message belongs to which job.
+"""Many updates of jobs through one ``scontrol``, and which message belongs to which job.
 
 ``scontrol`` without arguments reads commands from stdin and goes on after an error. With readline it echoes
 each command, flushed before the RPC, so with stdout and stderr in one stream a message stands below its
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from policies.records import JobId
 
 _PROMPT: Final = "scontrol: "
-_ECHO: Final = re.compile(r"update jobid=(\S+) SiteFactor=-?\d+")
+_ECHO: Final = re.compile(r"update jobid=(\S+) (?:SiteFactor=-?\d+|QOS=\S+|StartTime=now)")
 _NAMED: Final = re.compile(r"(.*) for job (\S+)")
 _ARRAY_LINE: Final = re.compile(r"(\d+)_(\S+): (.*)")
 _NO_ERROR: Final = "No error"
@@ -35,6 +35,7 @@ _GONE_TEXTS: Final = (
     "Invalid job id specified",
     "Job has already finished",
     "already completing or completed",
+    "Job is no longer pending execution",
 )
 
 
@@ -46,9 +47,9 @@ class Replies:
     unplaced: list[str] = field(default_factory=list)
 
 
-def update_command(update_id: str, site_factor: int) -> str:
-    """Words of one update after ``scontrol``."""
-    return f"update jobid={update_id} SiteFactor={site_factor}"
+def update_command(update_id: str, assignment: str) -> str:
+    """Words of one update after ``scontrol``; the assignment is ``SiteFactor=7``, ``QOS=name`` or ``StartTime=now``."""
+    return f"update jobid={update_id} {assignment}"
 
 
 def place_replies(output: str, update_ids: Sequence[str]) -> Replies:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import time
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
@@ -39,7 +40,7 @@ def _utc() -> Iterator[None]:
 def client(request: pytest.FixtureRequest) -> SlurmClient:
     kind, release = request.param
     cli = CliSlurm(CliSettings(runner=RecordedCluster(release=release), now=lambda: NOW_S))
-    return cli if kind == "cli" else FakeSlurm.from_observation(cli.observe())
+    return cli if kind == "cli" else FakeSlurm.from_observation(replace(cli.observe(), qos=tuple(cli.fetch_qos()[0])))
 
 
 @pytest.fixture
@@ -171,8 +172,37 @@ def test_an_update_tells_what_became_of_each_job(client: SlurmClient, seen: Obse
     ]
 
 
+def test_a_move_to_another_qos_tells_what_became_of_each_job(client: SlurmClient, seen: Observation) -> None:
+    waits = by_name(seen, "pref").job_id
+    other = by_name(seen, "dep").job_id
+    runs = next(job.job_id for job in seen.jobs if job.state is JobState.RUNNING and not job.array_job_id)
+    outcomes = client.set_job_qos([(waits, "borrow"), (JobId("99999"), "borrow"), (runs, "borrow"), (other, "nope")])
+    assert [(found.job_id, found.status) for found in outcomes] == [
+        (waits, UpdateStatus.OK),
+        (JobId("99999"), UpdateStatus.GONE),
+        (runs, UpdateStatus.GONE),
+        (other, UpdateStatus.REJECTED),
+    ]
+
+
+def test_a_delay_is_lifted_for_jobs_that_are_there(client: SlurmClient, seen: Observation) -> None:
+    waits = by_name(seen, "pref").job_id
+    outcomes = client.start_now([waits, JobId("99999")])
+    assert [found.status for found in outcomes] == [UpdateStatus.OK, UpdateStatus.GONE]
+
+
+def test_qoses_have_limits_rank_and_preempt_list(client: SlurmClient) -> None:
+    records, problems = client.fetch_qos()
+    by = {record.name: record for record in records}
+    assert list(by) == ["borrow", "borrow2", "normal", "rec", "risk", "vision"]
+    assert (by["rec"].priority, by["rec"].grp_tres) == (100, (("gres/gpu", 8),))
+    assert (by["rec"].preempt, by["rec"].preempt_mode) == (("borrow", "borrow2"), "off")
+    assert (by["borrow"].priority, by["borrow"].grp_tres, by["borrow"].preempt_mode) == (10, (), "requeue")
+    assert problems == ()
+
+
 def test_no_changes_need_no_answer(client: SlurmClient) -> None:
-    assert list(client.set_site_factors([])) == []
+    assert list(client.set_site_factors([])) == list(client.set_job_qos([])) == list(client.start_now([])) == []
 
 
 def test_configuration_is_readable_by_key(client: SlurmClient) -> None:

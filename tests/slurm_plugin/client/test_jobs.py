@@ -42,6 +42,8 @@ PLAIN = JobRow(
     time_limit="2:00:00",
     nice="0",
     restarts="0",
+    batch_flag="1",
+    requeue="1",
     reservation="(null)",
     wckey="(null)",
 )
@@ -62,6 +64,12 @@ def test_a_plain_job() -> None:
     (job,) = read(PLAIN).jobs
     assert (job.job_id, job.array_job_id, job.het_job_id, job.n_tasks) == ("12", "", "", 1)
     assert (job.site_factor, job.partitions, job.comment, job.start_s) == (7, ("main", "alt"), "", None)
+
+
+@pytest.mark.parametrize(("batch", "requeue"), [("1", "0"), ("0", "1"), ("1", "1"), ("", "N/A")])
+def test_only_a_plain_yes_makes_a_job_batch_or_requeueable(batch: str, requeue: str) -> None:
+    (job,) = read(PLAIN._replace(batch_flag=batch, requeue=requeue)).jobs
+    assert (job.is_batch, job.is_requeueable) == (batch == "1", requeue == "1")
 
 
 def test_an_unknown_state_is_kept_and_counted() -> None:
