@@ -1,7 +1,7 @@
 """Cycle snapshots: what one cycle read, knew and decided, as a file that gives back the same objects.
 
 A snapshot is canonical JSON (sorted keys, no blanks, ASCII), optionally gzipped. Fractions are ``"p/q"``,
-every field is written, unknown fields are errors. Files come from strangers (a bug report is a snapshot):
+every field is written, a missing one takes its default, unknown fields are errors. Files come from strangers (a bug report is a snapshot):
 nothing in them is executed, sizes are bounded and every value is checked against the type of its field.
 """
 
@@ -17,14 +17,17 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from policies.plan import Plan, SlaMemory
+from policies.plan import BandMemory, Plan, SlaMemory
 from policies.records import Observation
 from policies.site_policy import SitePolicy
 from slurm_plugin.errors import FairGpuError
 from slurm_plugin.typed_json import Json, TypedJsonError, from_jsonable, to_jsonable
 
 FORMAT: Final = "fairgpu-snapshot"
-VERSION: Final = 1
+VERSION: Final = 2
+"""2 added the bands (QOSes, band memory, decisions of several kinds)."""
+
+_READABLE: Final = (1, VERSION)
 MAX_BYTES: Final = 512 * 1024 * 1024
 """Largest accepted snapshot after decompression; 100,000 pending jobs take about 80 MiB."""
 
@@ -44,6 +47,7 @@ class Snapshot:
     now_s : float
         The time that ``decide`` was given, seconds since the epoch.
     sla_memory : tuple of SlaMemory
+    band_memory : tuple of BandMemory
         What ``decide`` was given from the cycle before.
     plan : Plan
         What it returned.
@@ -55,6 +59,7 @@ class Snapshot:
     site_policy: SitePolicy
     sla_memory: tuple[SlaMemory, ...]
     plan: Plan
+    band_memory: tuple[BandMemory, ...] = ()
 
 
 def snapshot_bytes(snapshot: Snapshot) -> bytes:
@@ -77,7 +82,7 @@ def parse_snapshot(raw: bytes) -> Snapshot:
     body = _parse_json(_decompress(raw) if raw[:2] == b"\x1f\x8b" else raw)
     if not isinstance(body, dict) or body.get("format") != FORMAT:
         raise SnapshotError("this is no FairGPU snapshot: the field 'format' is missing or different")
-    if body.get("version") != VERSION:
+    if body.get("version") not in _READABLE:
         raise SnapshotError(f"snapshot version {body.get('version')!r} is not {VERSION}: use the FairGPU that wrote it")
     try:
         return from_jsonable(Snapshot, body.get("snapshot"), "snapshot")

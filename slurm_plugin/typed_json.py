@@ -1,7 +1,9 @@
 """Frozen dataclasses to JSON values and back, exactly, led by the annotations of their fields.
 
-Understands what the core's records are made of: dataclasses, tuples, ``X | None``, string enumerations,
-fractions (``"p/q"``), new types and scalars. Reading trusts nothing: every value is checked against its type.
+Understands what the core's records are made of: dataclasses, tuples, ``X | None``, unions of dataclasses (an object
+with its class as ``kind``), string enumerations, fractions (``"p/q"``), new types and scalars. Reading trusts nothing:
+every value is checked against its type. A field that is missing takes its default, so that files of earlier releases
+can be read; an unknown one is an error.
 """
 
 from __future__ import annotations
@@ -10,7 +12,7 @@ import re
 import types
 import typing
 from collections.abc import Callable, Hashable, Mapping
-from dataclasses import fields, is_dataclass
+from dataclasses import MISSING, fields, is_dataclass
 from enum import StrEnum
 from fractions import Fraction
 from functools import cache
@@ -19,6 +21,9 @@ from typing import Any, Final, TypeVar
 from slurm_plugin.errors import FairGpuError
 
 _FRACTION: Final = re.compile(r"-?[0-9]{1,1000}/[0-9]{1,1000}")
+_KIND: Final = "kind"
+"""Names the class of an object whose field has a union type; a file of an earlier release lacks it and means the
+first member."""
 
 Json = Any
 """A value at the JSON border; checked against a field's type before anything else sees it."""
@@ -63,12 +68,20 @@ def _encoder(kind: Any) -> Callable[[Any], Json]:  # noqa: ANN401 - a type expre
     arguments = typing.get_args(kind)
     if typing.get_origin(kind) is tuple:
         return _tuple_encoder(arguments)
-    if arguments:  # ``X | None``: no field has another union
-        encode = _encoder(_optional(kind))
-        return lambda value: None if value is None else encode(value)
+    if arguments:
+        return _union_encoder(kind)
     if isinstance(kind, type) and issubclass(kind, StrEnum):
         return lambda value: value.value
     return lambda value: value
+
+
+def _union_encoder(kind: Any) -> Callable[[Any], Json]:  # noqa: ANN401 - a type expression
+    members = _union_members(kind)
+    if len(members) == 1:
+        encode = _encoder(members[0])
+        return lambda value: None if value is None else encode(value)
+    encoders = {member: _encoder(member) for member in members}
+    return lambda value: {_KIND: type(value).__name__, **encoders[type(value)](value)}
 
 
 def _tuple_encoder(arguments: tuple[Any, ...]) -> Callable[[Any], Json]:
@@ -90,11 +103,28 @@ def _decoder(kind: Any) -> Decode:  # noqa: ANN401 - a type expression
     if typing.get_origin(kind) is tuple:
         return _tuple_decoder(arguments)
     if arguments:
-        decode = _decoder(_optional(kind))
-        return lambda value, where: None if value is None else decode(value, where)
+        return _union_decoder(kind)
     if issubclass(kind, StrEnum):
         return _enum_decoder(kind)
     return _scalar_decoder(kind)
+
+
+def _union_decoder(kind: Any) -> Decode:  # noqa: ANN401 - a type expression
+    members = _union_members(kind)
+    if len(members) == 1:
+        decode_one = _decoder(members[0])
+        return lambda value, where: None if value is None else decode_one(value, where)
+    decoders = {member.__name__: _decoder(member) for member in members}
+
+    def decode(value: Json, where: str) -> object:
+        if not isinstance(value, dict):
+            raise TypedJsonError(f"{where}: expected an object, got {value!r:.80}")
+        name = value.get(_KIND, members[0].__name__)
+        if not isinstance(name, str) or name not in decoders:
+            raise TypedJsonError(f"{where}.{_KIND}: {name!r:.80} is none of {', '.join(decoders)}")
+        return decoders[name]({key: item for key, item in value.items() if key != _KIND}, where)
+
+    return decode
 
 
 def _decode_fraction(value: Json, where: str) -> Fraction:
@@ -108,19 +138,20 @@ def _decode_fraction(value: Json, where: str) -> Fraction:
 
 def _dataclass_decoder(kind: type[Any]) -> Decode:
     decoders = {name: _decoder(hint) for name, hint in _hints(_key(kind)).items()}
+    required = {field.name for field in fields(kind) if field.default is MISSING}
 
     def decode(value: Json, where: str) -> object:
         if not isinstance(value, dict):
             raise TypedJsonError(f"{where}: expected an object, got {value!r:.80}")
-        if value.keys() != decoders.keys():
-            raise TypedJsonError(f"{where}: {_key_problem(value, decoders)}")
+        if not required <= value.keys() <= decoders.keys():
+            raise TypedJsonError(f"{where}: {_key_problem(value, decoders, required)}")
         return kind(**{name: decoders[name](item, f"{where}.{name}") for name, item in value.items()})
 
     return decode
 
 
-def _key_problem(value: Mapping[str, Json], decoders: Mapping[str, Decode]) -> str:
-    missing, unknown = sorted(decoders.keys() - value.keys()), sorted(value.keys() - decoders.keys())
+def _key_problem(value: Mapping[str, Json], decoders: Mapping[str, Decode], required: set[str]) -> str:
+    missing, unknown = sorted(required - value.keys()), sorted(value.keys() - decoders.keys())
     return f"missing fields {missing!r:.200}, unknown fields {unknown!r:.200}"
 
 
@@ -166,11 +197,14 @@ def _plain(kind: Any) -> Any:  # noqa: ANN401 - a type expression
     return kind
 
 
-def _optional(kind: Any) -> Any:  # noqa: ANN401 - a type expression
-    members = [member for member in typing.get_args(kind) if member is not types.NoneType]
-    if len(members) != 1:
-        raise TypeError(f"snapshots know no field of type {kind}: give the union's members a tag first")
-    return members[0]
+def _union_members(kind: Any) -> tuple[Any, ...]:  # noqa: ANN401 - a type expression
+    """Members of ``X | None`` (one) or of a union of dataclasses (several, never beside ``None``)."""
+    arguments = typing.get_args(kind)
+    members = tuple(member for member in arguments if member is not types.NoneType)
+    is_tagged = len(members) == len(arguments) and all(is_dataclass(member) for member in members)
+    if len(members) != 1 and not is_tagged:
+        raise TypeError(f"snapshots know no field of type {kind}")
+    return members
 
 
 @cache

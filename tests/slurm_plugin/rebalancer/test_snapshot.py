@@ -10,7 +10,18 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from policies.plan import AgentStanding, Finding, Plan, SetSiteFactor, SlaMemory
+from policies.plan import (
+    AgentStanding,
+    BandMemory,
+    Finding,
+    Plan,
+    SetBorrowRank,
+    SetPreemptList,
+    SetQos,
+    SetSiteFactor,
+    SlaMemory,
+    StartNow,
+)
 from policies.records import (
     AccountName,
     AgentName,
@@ -96,6 +107,10 @@ PLAN = Plan(
             is_adoption=True,
             reason="missed by the hook",
         ),
+        SetQos(job_id=JobId("13"), agent=AgentName("risk"), old="fg_c1_risk", new="fg_c1_risk_borrow", reason="full"),
+        StartNow(job_id=JobId("14"), agent=AgentName("risk"), reason="below nominal"),
+        SetBorrowRank(qos="fg_c1_risk_borrow", agent=AgentName("risk"), old=9, new=2, reason="above nominal"),
+        SetPreemptList(qos="fg_c1_risk", agent=AgentName("risk"), old=("a", "b"), new=(), reason="below nominal"),
     ),
     standings=(
         AgentStanding(
@@ -117,6 +132,7 @@ PLAN = Plan(
     tres=("cpu", "gres/gpu"),
     capacity=(16, 4),
     sla_memory=(MEMORY,),
+    band_memory=(BandMemory(job_id=JobId("13"), restarts=2, reclaimed_s=(1.0, 2.5)),),
     findings=(Finding(kind="tag", subject="12", text="refused"),),
 )
 SNAPSHOT = Snapshot(
@@ -131,6 +147,19 @@ SNAPSHOT = Snapshot(
 
 def test_reading_gives_back_exactly_what_was_written() -> None:
     assert parse_snapshot(snapshot_bytes(SNAPSHOT)) == SNAPSHOT
+
+
+def test_a_snapshot_of_the_first_version_is_read_with_defaults() -> None:
+    body = json.loads(snapshot_bytes(SNAPSHOT))
+    body["version"] = 1
+    del body["snapshot"]["band_memory"], body["snapshot"]["observation"]["qos"], body["snapshot"]["plan"]["band_memory"]
+    factor, *others = body["snapshot"]["plan"]["decisions"]
+    del factor["kind"]
+    body["snapshot"]["plan"]["decisions"] = [factor]
+    assert others
+    read = parse_snapshot(json.dumps(body).encode())
+    assert read.plan.decisions == PLAN.decisions[:1]
+    assert (read.band_memory, read.observation.qos) == ((), ())
 
 
 def test_a_whole_number_in_a_float_field_stays_a_whole_number() -> None:
@@ -176,7 +205,7 @@ def _set(path: str, value: object) -> Callable[[dict[str, object]], None]:
 
 HOSTILE = {
     "another format": (_set("format", "x"), "no FairGPU snapshot"),
-    "a later version": (_set("version", 2), "version 2"),
+    "a later version": (_set("version", 3), "version 3"),
     "text for a number": (_set("snapshot.now_s", "1"), "snapshot.now_s: expected float"),
     "true for a number": (_set("snapshot.observation.jobs.0.uid", value=True), "jobs[0].uid: expected int"),
     "unknown state": (_set("snapshot.observation.jobs.0.state", "WAT"), "'WAT' is none of"),
@@ -186,6 +215,10 @@ HOSTILE = {
     "number for a list": (_set("snapshot.observation.jobs", 7), "expected a list"),
     "pair of three": (_set("snapshot.plan.capacity", ["a"]), "capacity[0]: expected int"),
     "list for an object": (_set("snapshot.plan", []), "expected an object"),
+    "unknown kind": (_set("snapshot.plan.decisions.1.kind", "Exec"), "'Exec' is none of"),
+    "kind of a list": (_set("snapshot.plan.decisions.1.kind", []), "is none of"),
+    "decision that is none": (_set("snapshot.plan.decisions", ["x"]), "expected an object"),
+    "field of another kind": (_set("snapshot.plan.decisions.1.tag", "1/2"), "unknown fields ['tag']"),
 }
 
 
