@@ -1,8 +1,9 @@
 """Cycle snapshots: what one cycle read, knew and decided, as a file that gives back the same objects.
 
 A snapshot is canonical JSON (sorted keys, no blanks, ASCII), optionally gzipped. Fractions are ``"p/q"``,
-every field is written, a missing one takes its default, unknown fields are errors. Files come from strangers (a bug report is a snapshot):
-nothing in them is executed, sizes are bounded and every value is checked against the type of its field.
+every field is written, a missing one takes its default, unknown fields are errors. Files come from strangers (a bug
+report is a snapshot): nothing in them is executed, sizes are bounded and every value is checked against the type of
+its field.
 """
 
 from __future__ import annotations

@@ -19,6 +19,7 @@ _VERBS: Final[dict[str, tuple[str, str]]] = {
     "hook-server": ("slurm_plugin.cli.hook_server", "Daemon: answer slurmctld's submit hook."),
     "off": ("slurm_plugin.cli.switch", "Stop every effect now."),
     "on": ("slurm_plugin.cli.switch", "Resume after 'off'."),
+    "qos-helper": ("slurm_plugin.cli.qos_helper", "Daemon: change our own QOSes in slurmdbd."),
     "rebalance": ("slurm_plugin.cli.rebalance", "Daemon: keep the site factors right."),
     "replay": ("slurm_plugin.cli.replay", "Decide recorded cycles again and compare."),
     "shadow": ("slurm_plugin.cli.shadow", "For any user of any Slurm: who would be first?"),

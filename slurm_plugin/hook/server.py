@@ -11,7 +11,7 @@ import selectors
 import socket
 import struct
 import time
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Protocol
 
 from slurm_plugin.hook.wire import (
     HEADER_BYTES,
@@ -24,7 +24,8 @@ from slurm_plugin.hook.wire import (
 )
 
 if TYPE_CHECKING:
-    from slurm_plugin.hook.service import HookService
+    from collections.abc import Mapping
+
     from slurm_plugin.hook.stats import HookStats
 
 MAX_CONNECTIONS: Final = 256
@@ -38,6 +39,18 @@ _CREDENTIALS: Final = struct.Struct("3i")
 _UNCHANGED: Final = encode_frame(OP_REPLY, {"verdict": "unchanged"})
 
 _log = logging.getLogger(__name__)
+
+
+class Service(Protocol):
+    """What answers: the submit hook's service, or the QOS helper's."""
+
+    def answer(self, op: str, fields: Mapping[str, str], now_s: float, /) -> Mapping[str, str]:
+        """Fields of the reply; ``WireError`` closes the connection without one."""
+        ...
+
+    def settle(self) -> None:
+        """Do what may wait until the answer is out."""
+        ...
 
 
 class _Connection:
@@ -57,7 +70,7 @@ class HookServer:
     ----------
     listener : socket
         Non-blocking; stays the caller's.
-    service : HookService
+    service : Service
     stats : HookStats
     allowed_uids : frozenset of int
         Peers with another uid are closed at once.
@@ -68,7 +81,7 @@ class HookServer:
     def __init__(
         self,
         listener: socket.socket,
-        service: HookService,
+        service: Service,
         *,
         stats: HookStats,
         allowed_uids: frozenset[int],

@@ -71,8 +71,13 @@ def resolve_peers(names: Iterable[str]) -> frozenset[int]:
     return frozenset(uids)
 
 
-def open_listener(path: Path, peers: frozenset[int]) -> Listener:
+def open_listener(path: Path, peers: frozenset[int], *, what: str = "hook.socket") -> Listener:
     """Listen on ``path``.
+
+    Parameters
+    ----------
+    what : str
+        Whose socket it is, for error messages.
 
     Raises
     ------
@@ -83,48 +88,48 @@ def open_listener(path: Path, peers: frozenset[int]) -> Listener:
     """
     try:
         path.parent.mkdir(mode=0o755, parents=True, exist_ok=True)
-        _check_directory(path.parent)
-        lock_fd = _lock(path)
+        _check_directory(path.parent, what)
+        lock_fd = _lock(path, what)
     except OSError as err:
-        raise ConfigError(f"hook.socket: {path.parent}: {err.strerror}") from err
+        raise ConfigError(f"{what}: {path.parent}: {err.strerror}") from err
     try:
-        _remove_stale(path)
+        _remove_stale(path, what)
         return _bind(path, peers, lock_fd)
     except OSError as err:
         os.close(lock_fd)
-        raise ConfigError(f"hook.socket: {path}: {err.strerror or err}") from err
+        raise ConfigError(f"{what}: {path}: {err.strerror or err}") from err
     except BaseException:
         os.close(lock_fd)
         raise
 
 
-def _check_directory(directory: Path) -> None:
+def _check_directory(directory: Path, what: str) -> None:
     # Whoever may write here could put a socket of their own in our place.
     status = directory.stat()
     if status.st_mode & stat.S_IWOTH:
-        raise ConfigError(f"hook.socket: {directory} is writable by everybody; run: chmod o-w {directory}")
+        raise ConfigError(f"{what}: {directory} is writable by everybody; run: chmod o-w {directory}")
     if status.st_uid not in (0, os.geteuid()):
-        raise ConfigError(f"hook.socket: {directory} belongs to uid {status.st_uid}, not to root or to us")
+        raise ConfigError(f"{what}: {directory} belongs to uid {status.st_uid}, not to root or to us")
 
 
-def _lock(path: Path) -> int:
+def _lock(path: Path, what: str) -> int:
     flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
     lock_fd = os.open(path.with_name(path.name + ".lock"), flags, 0o600)
     try:
         fcntl.flock(lock_fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError as err:
         os.close(lock_fd)
-        raise AlreadyRunningError(f"another hook server holds {path}.lock") from err
+        raise AlreadyRunningError(f"another server holds {path}.lock ({what})") from err
     return lock_fd
 
 
-def _remove_stale(path: Path) -> None:
+def _remove_stale(path: Path, what: str) -> None:
     try:
         mode = path.lstat().st_mode
     except FileNotFoundError:
         return
     if not stat.S_ISSOCK(mode):
-        raise ConfigError(f"hook.socket: {path} exists and is no socket; remove it or name another path")
+        raise ConfigError(f"{what}: {path} exists and is no socket; remove it or name another path")
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
         probe.settimeout(_PROBE_S)
         try:

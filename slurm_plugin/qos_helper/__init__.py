@@ -1,0 +1,1 @@
+"""The one process with rights in slurmdbd: changes ranks, Preempt lists and limits of our own QOSes, nothing else."""

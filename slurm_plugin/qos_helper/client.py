@@ -1,0 +1,104 @@
+"""The rebalancer's side: ask the helper, one change per connection, and say what became of each."""
+
+from __future__ import annotations
+
+import socket
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Final, Protocol
+
+from slurm_plugin.errors import FairGpuError
+from slurm_plugin.hook.wire import HEADER_BYTES, WireError, encode_frame, parse_fields, parse_header
+from slurm_plugin.qos_helper.request import OP_PING, QosChange, Verdict, encode_change
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from slurm_plugin.site import SiteFile
+
+TIMEOUT_S: Final = 15.0
+"""Longer than the helper gives sacctmgr."""
+
+
+class HelperUnavailableError(FairGpuError):
+    """No helper answers: ordering and overflow go on, ranks and Preempt lists stay as they are."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChangeOutcome:
+    """What became of one change; ``text`` is the helper's or sacctmgr's message."""
+
+    change: QosChange
+    verdict: Verdict
+    text: str = ""
+
+
+class QosHelper(Protocol):
+    """Changes QOSes of ours."""
+
+    def apply(self, changes: Sequence[QosChange]) -> Sequence[ChangeOutcome]:
+        """Outcome of each change, in order.
+
+        Raises
+        ------
+        HelperUnavailableError
+            No helper answers; what was asked before that may be done.
+        """
+        ...
+
+
+def helper_socket(site: SiteFile) -> Path:
+    """Where the helper listens: a directory of its own beside the run directory, since its user is another one."""
+    run_dir = site.paths.run_dir
+    return run_dir.with_name(f"{run_dir.name}-qos") / "helper.sock"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SocketQosHelper:
+    """The helper behind a Unix socket."""
+
+    path: Path
+    timeout_s: float = TIMEOUT_S
+
+    def apply(self, changes: Sequence[QosChange]) -> Sequence[ChangeOutcome]:
+        """Outcome of each change; see :class:`QosHelper`."""
+        outcomes = []
+        for change in changes:
+            fields = self._ask(encode_change(change))
+            is_known = fields.get("verdict") in set(Verdict)
+            verdict = Verdict(fields["verdict"]) if is_known else Verdict.FAILED
+            outcomes.append(ChangeOutcome(change=change, verdict=verdict, text=fields.get("text", "")))
+        return outcomes
+
+    def ping(self) -> None:
+        """Ask whether the helper lives.
+
+        Raises
+        ------
+        HelperUnavailableError
+            It does not answer us.
+        """
+        self._ask(encode_frame(OP_PING, {}))
+
+    def _ask(self, request: bytes) -> dict[str, str]:
+        try:
+            with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as connection:
+                connection.settimeout(self.timeout_s)
+                connection.connect(str(self.path))
+                connection.sendall(request)
+                header = parse_header(_receive(connection, HEADER_BYTES))
+                return parse_fields(_receive(connection, header.body_bytes))
+        except OSError as err:
+            raise HelperUnavailableError(f"{self.path}: {err.strerror or err}") from err
+        except WireError as err:
+            raise HelperUnavailableError(f"{self.path}: {err}") from err
+
+
+def _receive(connection: socket.socket, n_bytes: int) -> bytes:
+    got = bytearray()
+    while len(got) < n_bytes:
+        chunk = connection.recv(n_bytes - len(got))
+        if not chunk:
+            raise WireError("closed without an answer: another user, or no request of its")
+        got += chunk
+    return bytes(got)
