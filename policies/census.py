@@ -14,10 +14,11 @@ import numpy as np
 
 from policies.axes import Axes, compute_axes
 from policies.capacity import ManagedNodes, compute_capacity
-from policies.eligibility import Eligibility, judge_jobs
+from policies.eligibility import judge_jobs
 from policies.interning import Interned
 from policies.ownership import Owners, Resolver
 from policies.plan import Finding
+from policies.quota.band_state import compute_band_state, is_managed_qos
 from policies.records import JobState
 from policies.site_policy import JobOrder
 from policies.state import NO_FACTOR, ClusterState, PendingJobs, freeze
@@ -40,6 +41,7 @@ FOREIGN: Final = -1
 """Agent index of a job that belongs to no agent."""
 
 _REQUEST: Final = attrgetter("tres", "requested_types")
+_QOS: Final = attrgetter("qos")
 _NUMBER: Final = re.compile(r"\d+")
 
 
@@ -68,11 +70,16 @@ def compute_state(observation: Observation, site_policy: SitePolicy) -> ClusterS
     axes = compute_axes(managed.nodes)
     resolver = Resolver.from_observation(observation, site_policy)
     holding = [j for j in observation.jobs if j.state is not JobState.PENDING and j.state.holds_resources]
-    holders = _agent_indices(resolver.decide_all(holding), agents)
+    holders = _agent_indices(resolver.decide_all(holding), agents, holding, site_policy)
     ours = [job for job, agent in zip(holding, holders.tolist(), strict=True) if agent != FOREIGN]
     foreign = [job for job, agent in zip(holding, holders.tolist(), strict=True) if agent == FOREIGN]
     held = _sum_by_agent(_demand(ours, axes), holders[holders != FOREIGN], len(agents))
-    pending, eligibility, refusals = _pending_jobs(observation, resolver, axes, agents)
+    waiting, pending, findings = _pending_jobs(observation, resolver, axes, agents)
+    bands = None
+    if site_policy.bands is not None:
+        running = tuple(zip(holders[holders != FOREIGN].tolist(), ours, strict=True))
+        jobs = (tuple(waiting), running, tuple(foreign))
+        bands = compute_band_state(observation, site_policy, agents, jobs=jobs, nodes=managed.nodes)
     return ClusterState(
         at_s=observation.at_s,
         tres=axes.names,
@@ -82,7 +89,8 @@ def compute_state(observation: Observation, site_policy: SitePolicy) -> ClusterS
         n_running=freeze(np.bincount(holders[holders != FOREIGN], minlength=len(agents)).astype(np.int64)),
         pending=pending,
         indicators=observation.indicators,
-        findings=(*_reader_findings(observation), *refusals, *eligibility.findings),
+        findings=(*_reader_findings(observation), *findings, *(bands.findings if bands else ())),
+        bands=bands,
     )
 
 
@@ -102,10 +110,10 @@ def exact_array(values: Sequence[Any]) -> ExactArray:
 
 def _pending_jobs(
     observation: Observation, resolver: Resolver, axes: Axes, agents: Agents
-) -> tuple[PendingJobs, Eligibility, list[Finding]]:
+) -> tuple[list[JobRecord], PendingJobs, list[Finding]]:
     waiting = [job for job in observation.jobs if job.state is JobState.PENDING or job.state.is_pending]
     owners = resolver.decide_all(waiting)
-    owner_of = _agent_indices(owners, agents)
+    owner_of = _agent_indices(owners, agents, waiting, resolver.site)
     by_deadline = {agent.name for agent in agents if agent.order is JobOrder.DEADLINE}
     deadlines = owners.spread(
         lambda decision: (decision.tags.deadline_s or INF) if decision.agent in by_deadline else INF, np.float64
@@ -116,7 +124,7 @@ def _pending_jobs(
         owner_of, deadlines = owner_of[is_ours], deadlines[is_ours]
     eligibility = judge_jobs(waiting, axes, observation)
     columns = _columns(waiting, axes, owner_of, deadlines, eligibility.codes)
-    return columns, eligibility, owners.refusals()
+    return waiting, columns, [*owners.refusals(), *eligibility.findings]
 
 
 def _columns(
@@ -141,9 +149,13 @@ def _columns(
     )
 
 
-def _agent_indices(owners: Owners, agents: Agents) -> Ints:
+def _agent_indices(owners: Owners, agents: Agents, jobs: Sequence[JobRecord], site: SitePolicy) -> Ints:
     index: dict[AgentName | None, int] = {agent.name: number for number, agent in enumerate(agents)}
-    return owners.spread(lambda decision: index.get(decision.agent, FOREIGN), np.int64)
+    indices: Ints = owners.spread(lambda decision: index.get(decision.agent, FOREIGN), np.int64)
+    if site.bands is None:
+        return indices
+    is_managed = Interned(map(_QOS, jobs)).spread(lambda qos: is_managed_qos(site, qos))
+    return np.where(is_managed == 1, indices, FOREIGN)
 
 
 def _ints(values: Iterable[int]) -> Ints:

@@ -6,7 +6,7 @@ yet or when its factor is too high; one that is too low cannot harm anybody and 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from policies.fairness.share import dominant_axis
 from policies.job_queue import JobQueue, order_jobs
 from policies.plan import BandMemory, Plan, SetSiteFactor, SlaMemory
+from policies.quota.band_plan import BandPlan, plan_bands
 from policies.site_policy import SitePolicy
 from policies.standings import compute_standings
 from policies.state import NO_FACTOR
@@ -78,22 +79,45 @@ def plan_factors(
     rule: Callable[[JobQueue, SitePolicy], FactorTargets],
     now: float,
 ) -> Plan:
-    """Plan that brings the site factors to what ``rule`` wants."""
+    """Plan that brings the site factors to what ``rule`` wants, and the bands to where they belong."""
     ranking = rank_jobs(state, params, now=now)
     targets = rule(ranking.queue, params.site)
     changes = np.flatnonzero(needs_write(state, ranking.queue, targets, scale=params.site.factor_scale))
-    return Plan(
+    factors = tuple(
+        make_decision(state, ranking, position, new=int(targets.factors[position]), name=name)
+        for position in changes.tolist()
+    )
+    plan = Plan(
         at_s=now,
         policy=name,
-        decisions=tuple(
-            make_decision(state, ranking, position, new=int(targets.factors[position]), name=name)
-            for position in changes.tolist()
-        ),
+        decisions=factors,
         standings=compute_standings(state, ranking.weights),
         tres=state.tres,
         capacity=state.capacity,
         sla_memory=tuple(weight.memory for weight in ranking.weights),
         findings=state.findings,
+    )
+    bands = rank_bands(state, ranking, params)
+    return plan if bands is None else _with_bands(plan, bands)
+
+
+def rank_bands(state: ClusterState, ranking: Ranking, params: PolicyParams) -> BandPlan | None:
+    """What the bands decide in this cycle; ``None`` where the site file has none."""
+    if state.bands is None or params.site.bands is None:
+        return None
+    order = ranking.queue.rows.tolist()
+    return plan_bands(state, state.bands, params.site.bands, order=order, memory=params.band_memory)
+
+
+def _with_bands(plan: Plan, bands: BandPlan) -> Plan:
+    return replace(
+        plan,
+        decisions=(*bands.urgent, *plan.decisions, *bands.deferred),
+        standings=tuple(
+            replace(standing, bands=own) for standing, own in zip(plan.standings, bands.standings, strict=True)
+        ),
+        findings=(*plan.findings, *bands.findings),
+        band_memory=bands.memory,
     )
 
 

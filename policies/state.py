@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from policies.plan import Finding
+from policies.quota.band_state import BandState
 from policies.records import IndicatorSample, JobId
 from policies.site_policy import AgentPolicy
 from policies.startability import Startability
@@ -93,6 +94,8 @@ class ClusterState:
     held : (n_agents, n_tres) exact
         What the agents' running (and suspended, completing, ...) jobs hold.
     n_running : (n_agents,) int64
+    bands : BandState or None
+        ``None`` where the site file has no bands.
     """
 
     at_s: float
@@ -104,6 +107,7 @@ class ClusterState:
     pending: PendingJobs
     indicators: tuple[IndicatorSample, ...] = ()
     findings: tuple[Finding, ...] = ()
+    bands: BandState | None = None
 
 
 def freeze(array: NDArray[Any]) -> NDArray[Any]:

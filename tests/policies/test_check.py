@@ -47,7 +47,7 @@ COUNTER = itertools.count()
     [
         (lambda plan: replace(plan, at_s=plan.at_s + next(COUNTER)), "not deterministic"),
         (lambda plan: replace(plan, standings=()), "does not give each agent's standing"),
-        (lambda plan: replace(plan, decisions=plan.decisions * 2), "decides about a job twice"),
+        (lambda plan: replace(plan, decisions=plan.decisions * 2), "decides about a job or QOS twice"),
         (each_decision(reason=""), "no reason"),
         (each_decision(job_id=JobId("999")), "not a managed pending job"),
         (each_decision(new=0), "outside"),

@@ -224,7 +224,7 @@ def test_second_cycle_after_enacting_changes_nothing(observation: Observation) -
 def test_canonical_bytes_are_sorted_ascii_with_exact_fractions() -> None:
     plan = replace(plan_of([make_job("10", "a")]), policy="wü")
     text = plan_bytes(plan).decode("ascii")
-    assert text.startswith('{"at_s":1000000.0,"capacity":[64,64000,8],"decisions":[{"agent":"a"')
+    assert text.startswith('{"at_s":1000000.0,"band_memory":[],"capacity":[64,64000,8],"decisions":[{"agent":"a"')
     assert '"tag":"0/1"' in text
     assert "w\\u00fc" in text
 
