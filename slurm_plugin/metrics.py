@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from wsgiref.simple_server import WSGIServer
 
     from policies.plan import Plan
-    from policies.records import Observation
+    from policies.records import Observation, Tres
 
 BUCKETS_S: Final = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
 
@@ -49,6 +49,12 @@ _CYCLE: Final = (
         kind="counter",
         labels=("outcome",),
         text="Decisions by what became of them.",
+    ),
+    MetricSpec(
+        name="fairgpu_reclaims_total",
+        kind="counter",
+        labels=("agent", "band"),
+        text="Jobs taken back from an agent that ran on borrowed quota; band is borrow or opportunistic.",
     ),
     MetricSpec(name="fairgpu_enabled", kind="gauge", text="0 while the kill switch is off, else 1."),
     MetricSpec(
@@ -115,6 +121,30 @@ _CLUSTER: Final = (
         kind="gauge",
         labels=("agent",),
         text="How long the agent's oldest waiting job waits.",
+    ),
+    MetricSpec(
+        name="fairgpu_agent_quota",
+        kind="gauge",
+        labels=("agent", "band", "tres"),
+        text="GrpTRES of the agent's guaranteed and borrow QOS (CPUs, MiB, pieces); absent where there is no limit.",
+    ),
+    MetricSpec(
+        name="fairgpu_agent_band_used",
+        kind="gauge",
+        labels=("agent", "band", "tres"),
+        text="In use by band (CPUs, MiB, pieces); band is guaranteed, borrow, opportunistic or outside.",
+    ),
+    MetricSpec(
+        name="fairgpu_agent_lent",
+        kind="gauge",
+        labels=("agent", "tres"),
+        text="What of its quota an agent does not use while others use more than theirs (CPUs, MiB, pieces).",
+    ),
+    MetricSpec(
+        name="fairgpu_agent_moved_out_jobs",
+        kind="gauge",
+        labels=("agent",),
+        text="Pending jobs that wait in the borrow or opportunistic band.",
     ),
 )
 METRICS: Final = (*_CYCLE, *_CLUSTER)
@@ -217,7 +247,37 @@ def _cluster_samples(plan: Plan) -> dict[str, list[tuple[tuple[str, ...], float]
             for state, n in (("running", s.n_running), ("pending", s.n_pending), ("startable", s.n_startable))
         ],
         "fairgpu_agent_oldest_wait_seconds": [((s.agent,), s.oldest_wait_s) for s in standings],
+        **_band_samples(plan),
     }
+
+
+def _band_samples(plan: Plan) -> dict[str, list[tuple[tuple[str, ...], float]]]:
+    banded = [(standing.agent, standing.bands) for standing in plan.standings if standing.bands is not None]
+    quotas = [(agent, (("guaranteed", b.nominal), ("borrow", b.borrow_cap))) for agent, b in banded]
+    used = [
+        (
+            agent,
+            (
+                ("guaranteed", b.guaranteed),
+                ("borrow", b.borrow),
+                ("opportunistic", b.opportunistic),
+                ("outside", b.outside),
+            ),
+        )
+        for agent, b in banded
+    ]
+    return {
+        "fairgpu_agent_quota": _flat(quotas),
+        "fairgpu_agent_band_used": _flat(used),
+        "fairgpu_agent_lent": [((agent, tres), amount) for agent, b in banded for tres, amount in b.lent],
+        "fairgpu_agent_moved_out_jobs": [((agent,), b.n_moved_out) for agent, b in banded],
+    }
+
+
+def _flat(
+    agents: Sequence[tuple[str, Sequence[tuple[str, Tres]]]],
+) -> list[tuple[tuple[str, ...], float]]:
+    return [((agent, band, tres), amount) for agent, bands in agents for band, tres_ in bands for tres, amount in tres_]
 
 
 def metrics_page() -> str:

@@ -12,7 +12,7 @@ import click
 from policies.cycle import decide
 from slurm_plugin.client import CliSettings, CliSlurm, ProcessRunner
 from slurm_plugin.rebalancer.cycle import make_cycle_id
-from slurm_plugin.rebalancer.daemon import recent_memory
+from slurm_plugin.rebalancer.daemon import Memory, recent_memory
 from slurm_plugin.rebalancer.observe import GroupCache, observe
 from slurm_plugin.site import SiteFile, load_site
 from slurm_plugin.snapshot import Snapshot, read_snapshot
@@ -20,7 +20,6 @@ from slurm_plugin.snapshot import Snapshot, read_snapshot
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from policies.plan import SlaMemory
     from slurm_plugin.client import SlurmClient
 
 _Command = TypeVar("_Command", bound="Callable[..., Any]")
@@ -60,9 +59,9 @@ def look(site_path: Path | None, slurm_bin_dir: Path | None, snapshot_path: Path
 
 
 def fresh_snapshot(site: SiteFile, client: SlurmClient) -> Snapshot:
-    """Observe and decide once; SLA weights go on from the daemon's last cycle where it may be read."""
+    """Observe and decide once; memory goes on from the daemon's last cycle where it may be read."""
     seen = observe(client, site, GroupCache())
-    memory: tuple[SlaMemory, ...] = ()
+    memory = Memory()
     with contextlib.suppress(OSError):
         memory = recent_memory(site, now_s=seen.at_s)
     return Snapshot(
@@ -70,6 +69,7 @@ def fresh_snapshot(site: SiteFile, client: SlurmClient) -> Snapshot:
         now_s=seen.at_s,
         observation=seen,
         site_policy=site.policy,
-        sla_memory=memory,
-        plan=decide(seen, site.policy, memory, now=seen.at_s),
+        sla_memory=memory.sla,
+        band_memory=memory.bands,
+        plan=decide(seen, site.policy, memory.sla, memory.bands, now=seen.at_s),
     )

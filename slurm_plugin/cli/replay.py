@@ -9,6 +9,7 @@ import click
 
 from slurm_plugin.cli._options import EXIT_FAILED, json_option
 from slurm_plugin.cli._output import echo_json, print_line, print_table, talk
+from slurm_plugin.rebalancer.decision_view import view
 from slurm_plugin.rebalancer.replay import Replayed, replay
 from slurm_plugin.snapshot import Snapshot, load_run, read_snapshot
 
@@ -60,8 +61,8 @@ def _print_results(results: list[Replayed]) -> None:
 
 def _print_decisions(snapshots: list[Snapshot]) -> None:
     rows = [
-        (snapshot.cycle_id, d.job_id, d.agent, d.old, d.new, None if d.tag is None else str(d.tag), d.reason)
+        (snapshot.cycle_id, d.kind, d.subject, d.agent, d.old, d.new, None if d.tag is None else str(d.tag), d.reason)
         for snapshot in snapshots
-        for d in snapshot.plan.decisions
+        for d in map(view, snapshot.plan.decisions)
     ]
-    print_table("Decisions", ("cycle", "job", "agent", "old", "new", "tag", "reason"), rows)
+    print_table("Decisions", ("cycle", "what", "job or QOS", "agent", "old", "new", "tag", "reason"), rows)

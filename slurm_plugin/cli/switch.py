@@ -18,9 +18,10 @@ from slurm_plugin.client.cli import CliSettings, CliSlurm
 from slurm_plugin.client.command import ProcessRunner
 from slurm_plugin.doctor.host import read_standings_age_s
 from slurm_plugin.errors import ConfigError, SlurmError
+from slurm_plugin.qos_helper.client import SocketQosHelper, helper_socket
 from slurm_plugin.rebalancer.history import FILE_NAME as HISTORY_NAME
 from slurm_plugin.rebalancer.lease import LeaseHolder, lease_holder
-from slurm_plugin.rebalancer.reset import ResetReport, reset_factors
+from slurm_plugin.rebalancer.reset import ResetReport, reset_effects
 from slurm_plugin.site import SiteFile, load_site
 from slurm_plugin.site.durations import format_duration
 from slurm_plugin.site.switch import is_off, off_reason, turn_off, turn_on
@@ -73,8 +74,9 @@ class _TalkingSlurm(CliSlurm):
 def off_command(site_path: Path | None, as_json: bool, slurm_bin_dir: Path | None, reason: str, no_reset: bool) -> None:
     """Stop every effect of FairGPU: within one cycle nothing of ours changes a job or an order any more.
 
-    The hook answers "unchanged", the rebalancer gives every job its former site factor back. Without a running
-    rebalancer this command does that itself. Jobs are neither held nor ended.
+    The hook answers "unchanged", the rebalancer gives every job its former site factor and every waiting job its
+    former QOS back and restores the full Preempt lists. Without a running rebalancer this command does that itself.
+    Jobs are neither held nor ended.
 
     \b
     Examples:
@@ -151,9 +153,9 @@ def _reset(site: SiteFile, slurm_bin_dir: Path | None) -> ResetReport:
     _prepare_history(site.paths.state_dir)
     client = _TalkingSlurm(CliSettings(runner=ProcessRunner(bin_dir=slurm_bin_dir)))
     try:
-        return reset_factors(site, client)
+        return reset_effects(site, client, helper=SocketQosHelper(path=helper_socket(site)))
     except SlurmError:
-        talk("The switch is set, but site factors may remain. Run 'fairgpu off' again.")
+        talk("The switch is set, but site factors and bands may remain. Run 'fairgpu off' again.")
         raise
 
 
@@ -181,11 +183,21 @@ def _print_off(site: SiteFile, report: OffReport) -> None:
             f"{len(done.restored)} jobs have their former site factor again, "
             f"{len(done.gone)} ended meanwhile, {len(done.failed)} were refused."
         )
+        if site.policy.bands is not None:
+            _print_bands(done)
         for job_id, text in done.failed[:_SHOWN_FAILURES]:
             print_line(f"  job {job_id}: {text}")
     elif report.rebalancer_pid is None:
         print_line("Site factors stay as they are (--no-reset).")
     print_line("Resume with: fairgpu on")
+
+
+def _print_bands(done: ResetReport) -> None:
+    print_line(f"{len(done.moved)} pending jobs wait in their former QOS again; running ones keep theirs.")
+    if done.lists.restored:
+        print_line(f"Full Preempt lists again: {', '.join(done.lists.restored)}.")
+    for name, text in done.lists.failed[:_SHOWN_FAILURES]:
+        print_line(f"  Preempt list of {name} is not full: {text}")
 
 
 def _resumption(site: SiteFile, holder: LeaseHolder | None) -> str:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, assert_never
 
 from policies.quota.layout import HIGHEST_BORROW_PRIORITY, LOWEST_BORROW_PRIORITY
 from policies.quota.names import Band, band_qos
@@ -16,8 +16,6 @@ from slurm_plugin.errors import FairGpuError
 from slurm_plugin.qos_helper.request import QosChange, Setting
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from policies.site_policy import SitePolicy
 
 MAX_TRES: Final = 64
@@ -57,18 +55,25 @@ class HelperRules:
         RefusedError
             It is outside the rules.
         """
-        by_setting: dict[Setting, tuple[frozenset[str], Callable[[str], None]]] = {
-            Setting.PRIORITY: (self.borrow, _check_priority),
-            Setting.PREEMPT: (self.guaranteed, self._check_preempt),
-            Setting.GRP_TRES: (self.guaranteed | self.borrow, _check_limits),
-        }
-        allowed, check_value = by_setting[change.setting]
-        _check_names(change.names, allowed, f"QOS whose {change.setting.value} may change")
-        check_value(change.value)
+        what = f"QOS whose {change.setting.value} may change"
+        match change.setting:
+            case Setting.PRIORITY:
+                _check_names(change.names, self.borrow, what)
+                _check_priority(change.value)
+            case Setting.PREEMPT:
+                _check_names(change.names, self.guaranteed | self.borrow, what)
+                self._check_preempt(change)
+            case Setting.GRP_TRES:
+                _check_names(change.names, self.guaranteed | self.borrow, what)
+                _check_limits(change.value)
+            case _:
+                assert_never(change.setting)
 
-    def _check_preempt(self, value: str) -> None:
-        if value:
-            _check_names(tuple(value.split(",")), self.borrow | self.opportunistic, "borrowed or opportunistic QOS")
+    def _check_preempt(self, change: QosChange) -> None:
+        """Guaranteed may preempt borrowed and opportunistic, borrowed only opportunistic."""
+        lower = self.opportunistic if self.borrow.intersection(change.names) else self.borrow | self.opportunistic
+        if change.value:
+            _check_names(tuple(change.value.split(",")), lower, "lower QOS")
 
 
 def _check_names(names: tuple[str, ...], allowed: frozenset[str], what: str) -> None:

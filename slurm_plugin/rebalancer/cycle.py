@@ -9,16 +9,20 @@ from typing import TYPE_CHECKING
 
 from policies.canonical import plan_digest
 from policies.cycle import decide
-from policies.plan import Plan, SlaMemory
+from policies.plan import BandMemory, Plan, SlaMemory
 from policies.site_policy import Mode
 from slurm_plugin.client import SlurmClient
 from slurm_plugin.errors import SlurmAuthError, SlurmUnavailable, StaleStateError
 from slurm_plugin.metrics import RebalancerMetrics
+from slurm_plugin.qos_helper.client import QosHelper, SocketQosHelper, helper_socket
 from slurm_plugin.rebalancer.daemon_state import Outcome
-from slurm_plugin.rebalancer.enact import Enactor, EnactReport, EnactRules
+from slurm_plugin.rebalancer.enact import Enactor
 from slurm_plugin.rebalancer.history import FILE_NAME, History
 from slurm_plugin.rebalancer.observe import GroupCache, observe
+from slurm_plugin.rebalancer.outcomes import EnactReport
+from slurm_plugin.rebalancer.own_qos import OwnQos
 from slurm_plugin.rebalancer.rate_limit import TokenBucket
+from slurm_plugin.rebalancer.writers import EnactRules
 from slurm_plugin.site import SiteFile
 from slurm_plugin.site.switch import is_off
 from slurm_plugin.snapshot import Snapshot
@@ -83,6 +87,7 @@ class Rebalancer:
     is_dry_run: bool = False
     groups: GroupCache = field(default_factory=GroupCache)
     sla_memory: tuple[SlaMemory, ...] = ()
+    band_memory: tuple[BandMemory, ...] = ()
 
     @classmethod
     def for_site(
@@ -94,7 +99,7 @@ class Rebalancer:
         is_dry_run: bool = False,
         is_stopping: Callable[[], bool] = lambda: False,
     ) -> Rebalancer:
-        """Rebalancer of a site with an empty memory."""
+        """Rebalancer of a site with an empty memory and the QOS helper behind the site's socket."""
         metrics = RebalancerMetrics()
         history = History(
             site.paths.state_dir / FILE_NAME,
@@ -103,6 +108,7 @@ class Rebalancer:
         )
         enactor = Enactor(
             client=client,
+            helper=SocketQosHelper(path=helper_socket(site)),
             history=history,
             bucket=_bucket(site, now()),
             is_off=lambda: is_off(site),
@@ -117,6 +123,11 @@ class Rebalancer:
             now=now,
             is_dry_run=is_dry_run,
         )
+
+    @property
+    def helper(self) -> QosHelper:
+        """Who changes QOSes for us."""
+        return self.enactor.helper
 
     def replace_site(self, site: SiteFile) -> None:
         """Take a newly read site file; state and run directory stay those of the start."""
@@ -135,16 +146,17 @@ class Rebalancer:
         seen = observe(self.client, self.site, self.groups)
         clock.lap("observe")
         now_s = self.now()
-        plan = decide(seen, self.site.policy, self.sla_memory, now=seen.at_s)
+        plan = decide(seen, self.site.policy, self.sla_memory, self.band_memory, now=seen.at_s)
         snapshot = Snapshot(
             cycle_id=make_cycle_id(now_s),
             now_s=seen.at_s,
             observation=seen,
             site_policy=self.site.policy,
             sla_memory=self.sla_memory,
+            band_memory=self.band_memory,
             plan=plan,
         )
-        self.sla_memory = plan.sla_memory
+        self.sla_memory, self.band_memory = plan.sla_memory, plan.band_memory
         clock.lap("decide")
         enacted, outcome = self._enact(plan, seen, now_s)
         clock.lap("enact")
@@ -159,7 +171,8 @@ class Rebalancer:
 
     def _enact(self, plan: Plan, seen: Observation, now_s: float) -> tuple[EnactReport, Outcome]:
         mode = Mode.OBSERVE if self.is_dry_run else self.site.policy.mode
-        rules = EnactRules(mode=mode, scale=self.site.policy.factor_scale)
+        policy = self.site.policy
+        rules = EnactRules(mode=mode, scale=policy.factor_scale, own=OwnQos.from_policy(policy))
         try:
             report = self.enactor.enact(plan, seen, rules=rules, now_s=now_s)
         except StaleStateError as err:

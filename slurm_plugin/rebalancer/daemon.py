@@ -14,8 +14,9 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, assert_never
+from typing import TYPE_CHECKING, NamedTuple, assert_never
 
+from policies.site_policy import Mode
 from slurm_plugin.errors import ConfigError, FairGpuError
 from slurm_plugin.rebalancer.cycle import CycleResult, Rebalancer, outcome_of
 from slurm_plugin.rebalancer.daemon_state import (
@@ -40,8 +41,9 @@ from slurm_plugin.rebalancer.daemon_state import (
 )
 from slurm_plugin.rebalancer.lease import hold_lease
 from slurm_plugin.rebalancer.logfmt import key_values
+from slurm_plugin.rebalancer.preempt_lists import ListReport, restore_lists
 from slurm_plugin.rebalancer.report import Reporter
-from slurm_plugin.rebalancer.reset import ResetReport, reset_factors
+from slurm_plugin.rebalancer.reset import ResetReport, reset_effects
 from slurm_plugin.rebalancer.snapshot_ring import last_snapshot
 from slurm_plugin.site import load_site
 from slurm_plugin.site.switch import is_off
@@ -50,7 +52,7 @@ from slurm_plugin.snapshot import SnapshotError
 if TYPE_CHECKING:
     from types import FrameType
 
-    from policies.plan import SlaMemory
+    from policies.plan import BandMemory, SlaMemory
     from slurm_plugin.client import SlurmClient
     from slurm_plugin.site import SiteFile
 
@@ -58,6 +60,13 @@ MEMORY_MAX_AGE_S = 600.0
 """SLA memory of a cycle older than this is not taken over at a start."""
 
 _log = logging.getLogger(__name__)
+
+
+class Memory(NamedTuple):
+    """What one cycle remembers for the next."""
+
+    sla: tuple[SlaMemory, ...] = ()
+    bands: tuple[BandMemory, ...] = ()
 
 
 @dataclass(slots=True)
@@ -108,6 +117,7 @@ class Daemon:
             state, instruction = step(state, event)
             is_end = isinstance(instruction, Exit) or (once and isinstance(instruction, Sleep))
             if is_end:
+                self.restore_lists()
                 return
             event = self.perform(instruction)
             event = self._asked() or event
@@ -133,6 +143,14 @@ class Daemon:
             case _:
                 assert_never(instruction)
         return event
+
+    def restore_lists(self) -> None:
+        """Nobody steers from now on: write the full Preempt lists, as ``fairgpu apply`` wrote them."""
+        rebalancer = self.rebalancer
+        policy = rebalancer.site.policy
+        if policy.bands is None or policy.mode is not Mode.ENFORCE or rebalancer.is_dry_run:
+            return
+        self._guard("restore_lists", lambda: _log_lists(restore_lists(policy, rebalancer.client, rebalancer.helper)))
 
     def _asked(self) -> Event | None:
         if self.signals.is_stop_asked:
@@ -175,16 +193,19 @@ class Daemon:
             return ResetEnded(outcome=Outcome.OK)
         outcome = self._guard(
             "reset",
-            lambda: reports.append(reset_factors(rebalancer.site, rebalancer.client, history=rebalancer.history)),
+            lambda: reports.append(
+                reset_effects(rebalancer.site, rebalancer.client, helper=rebalancer.helper, history=rebalancer.history)
+            ),
         )
         n_touched = 0
         for report in reports:
             n_touched = report.n_touched
             rebalancer.metrics.count("fairgpu_restored_jobs_total", len(report.restored))
             restored, gone, failed = len(report.restored), len(report.gone), len(report.failed)
-            _log.info(key_values(event="reset", restored=restored, gone=gone, failed=failed))
+            _log.info(key_values(event="reset", restored=restored, gone=gone, failed=failed, moved=len(report.moved)))
             for job_id, text in report.failed:
                 _log.error(key_values(event="restore_failed", job=job_id, text=text))
+            _log_lists(report.lists)
         return ResetEnded(outcome=outcome, n_touched=n_touched)
 
     def _reload(self) -> Reloaded:
@@ -195,6 +216,8 @@ class Daemon:
         else:
             if site.paths != self.rebalancer.site.paths:
                 _log.error(key_values(event="reload_partly", text="other paths count after a restart only"))
+            if site.policy.mode is not Mode.ENFORCE or site.policy.bands is None:
+                self.restore_lists()  # while the old file still holds
             self.rebalancer.replace_site(site)
             _log.info(key_values(event="reloaded", mode=site.policy.mode.value))
         return Reloaded(interval_s=self.rebalancer.site.rebalancer.interval_s)
@@ -212,6 +235,13 @@ class Daemon:
             _log.exception(key_values(event="crashed", what=what))
             return Outcome.CRASHED
         return Outcome.OK
+
+
+def _log_lists(report: ListReport) -> None:
+    if report.restored:
+        _log.info(key_values(event="preempt_lists_restored", qos=",".join(report.restored)))
+    for name, text in report.failed:
+        _log.error(key_values(event="preempt_list_not_restored", qos=name, text=text))
 
 
 def run_daemon(site: SiteFile, client: SlurmClient, *, is_dry_run: bool = False) -> None:
@@ -257,20 +287,28 @@ def _daemon(site: SiteFile, client: SlurmClient, *, is_dry_run: bool) -> Iterato
             check_directories(site)
             stack.enter_context(hold_lease(site.paths.state_dir, now_s=time.time()))
             stack.callback(rebalancer.history.close)
-            rebalancer.sla_memory = recent_memory(site, now_s=time.time())
+            rebalancer.sla_memory, rebalancer.band_memory = recent_memory(site, now_s=time.time())
         yield daemon
 
 
-def recent_memory(site: SiteFile, *, now_s: float) -> tuple[SlaMemory, ...]:
-    """Return the SLA memory of the last kept cycle if it is recent, so that a restart does not move weights."""
+def recent_memory(site: SiteFile, *, now_s: float) -> Memory:
+    """Return what the last kept cycle remembered, so that a restart moves no weight and forgets no reclaim.
+
+    SLA memory counts for ten minutes, band memory for the window in which reclaims are counted.
+    """
     try:
         snapshot = last_snapshot(site.paths.state_dir)
     except SnapshotError as err:
         _log.error(key_values(event="memory_lost", error=str(err)))
-        return ()
-    if snapshot is None or not 0 <= now_s - snapshot.now_s <= MEMORY_MAX_AGE_S:
-        return ()
-    return snapshot.plan.sla_memory
+        return Memory()
+    age_s = -1.0 if snapshot is None else now_s - snapshot.now_s
+    if snapshot is None or age_s < 0:
+        return Memory()
+    window_s = 0.0 if site.policy.bands is None else site.policy.bands.window_s
+    return Memory(
+        snapshot.plan.sla_memory if age_s <= MEMORY_MAX_AGE_S else (),
+        snapshot.plan.band_memory if age_s <= window_s else (),
+    )
 
 
 def check_directories(site: SiteFile) -> None:

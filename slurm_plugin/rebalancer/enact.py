@@ -8,23 +8,22 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from enum import StrEnum
 from typing import TYPE_CHECKING, Final
 
-from policies.plan import Decision
-from policies.records import JobId, JobRecord
 from policies.site_policy import Mode
-from slurm_plugin.client import SlurmClient, UpdateStatus
-from slurm_plugin.errors import FairGpuError, SlurmAuthError, SlurmError, StaleStateError
+from slurm_plugin.client import SlurmClient
+from slurm_plugin.errors import SlurmAuthError, SlurmError, StaleStateError
+from slurm_plugin.qos_helper.client import QosHelper
+from slurm_plugin.rebalancer.decision_view import Key, job_of, key_of
 from slurm_plugin.rebalancer.history import History
-from slurm_plugin.rebalancer.journal import former_factor
+from slurm_plugin.rebalancer.outcomes import EnactOutcome, EnactReport
 from slurm_plugin.rebalancer.rate_limit import TokenBucket
-from slurm_plugin.rebalancer.store import TouchedJob
+from slurm_plugin.rebalancer.writers import Batch, EnactRules, Writer
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterator, Sequence
 
-    from policies.plan import Plan
+    from policies.plan import Decision, Plan
     from policies.records import Observation
 
 CHUNK: Final = 100
@@ -37,55 +36,6 @@ MIN_JOB_AGE_S: Final = 5
 """Below Slurm 24.11 an update of a job that slurmdbd does not know yet sleeps a second or more in slurmctld."""
 
 _SLEEPS_BEFORE: Final = (24, 11)
-REFUSED_PAUSE_S: Final = 60.0
-"""A job whose update Slurm refused is left alone for so long."""
-
-
-class EnactOutcome(StrEnum):
-    """What became of a decision."""
-
-    WRITTEN = "written"
-    GONE = "gone"
-    REJECTED = "rejected"
-    UNANSWERED = "unanswered"
-    DEFERRED = "deferred"
-    YOUNG = "young"
-    PAUSED = "paused"
-    UNJOURNALLED = "unjournalled"
-    NOT_ENFORCED = "not_enforced"
-    OFF = "off"
-    STOPPED = "stopped"
-    STALE = "stale"
-
-
-FAILED: Final = frozenset({EnactOutcome.REJECTED, EnactOutcome.UNANSWERED, EnactOutcome.UNJOURNALLED})
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Enacted:
-    """One decision and what became of it; ``text`` is Slurm's message."""
-
-    decision: Decision
-    outcome: EnactOutcome
-    text: str = ""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class EnactReport:
-    """All decisions of a plan in its order; ``error`` is what stopped the writing, if anything did."""
-
-    enacted: tuple[Enacted, ...]
-    error: FairGpuError | None = None
-
-    @classmethod
-    def refused(cls, plan: Plan, error: StaleStateError) -> EnactReport:
-        """Report of a plan that was not acted on."""
-        stale = EnactOutcome.STALE
-        return cls(enacted=tuple(Enacted(decision=d, outcome=stale) for d in plan.decisions), error=error)
-
-    def count(self, *outcomes: EnactOutcome) -> int:
-        """Return how many decisions ended so."""
-        return sum(one.outcome in outcomes for one in self.enacted)
 
 
 @dataclass(slots=True, kw_only=True)
@@ -96,16 +46,17 @@ class Enactor:
     ----------
     is_off, is_stopping : callable
         Asked before every chunk.
-    refused : dict of JobId to float
-        When a job may be tried again, seconds since the epoch.
+    refused : dict of Key to float
+        When a decision may be tried again, seconds since the epoch.
     """
 
     client: SlurmClient
+    helper: QosHelper
     history: History
     bucket: TokenBucket
     is_off: Callable[[], bool]
     is_stopping: Callable[[], bool] = lambda: False
-    refused: dict[JobId, float] = field(default_factory=dict)
+    refused: dict[Key, float] = field(default_factory=dict)
 
     def enact(self, plan: Plan, observation: Observation, *, rules: EnactRules, now_s: float) -> EnactReport:
         """Write what the plan says; return what became of each decision.
@@ -116,7 +67,7 @@ class Enactor:
             The observation is too old, from the future or incomplete, or the plan is of another observation;
             nothing was written.
         """
-        batch = _Batch(rules=rules, now_s=now_s, jobs={job.job_id: job for job in observation.jobs})
+        batch = Batch(rules=rules, now_s=now_s, jobs={job.job_id: job for job in observation.jobs})
         error = None
         if rules.mode is not Mode.ENFORCE:
             batch.note(plan.decisions, EnactOutcome.NOT_ENFORCED)
@@ -125,34 +76,36 @@ class Enactor:
             ready = self._ready(plan.decisions, batch, min_age_s=min_job_age_s(observation.slurm_version))
             granted, self.bucket = self.bucket.take(len(ready), now_s=now_s)
             error = self._write(ready[:granted], batch)
+            self.refused |= batch.refused
         return EnactReport(enacted=tuple(map(batch.enacted, plan.decisions)), error=error)
 
-    def _ready(self, decisions: Sequence[Decision], batch: _Batch, *, min_age_s: int) -> list[Decision]:
-        self.refused = {job_id: until_s for job_id, until_s in self.refused.items() if until_s > batch.now_s}
+    def _ready(self, decisions: Sequence[Decision], batch: Batch, *, min_age_s: int) -> list[Decision]:
+        self.refused = {key: until_s for key, until_s in self.refused.items() if until_s > batch.now_s}
         ready = []
         for decision in decisions:
-            job = batch.jobs.get(decision.job_id)
-            if job is None:
+            job_id = job_of(decision)
+            job = None if job_id is None else batch.jobs.get(job_id)
+            if job_id is not None and job is None:
                 batch.note([decision], EnactOutcome.GONE, "not in the observation")
-            elif decision.job_id in self.refused:
-                batch.note([decision], EnactOutcome.PAUSED, "Slurm refused its last update")
-            elif batch.now_s - job.submit_s < min_age_s:
+            elif key_of(decision) in self.refused:
+                batch.note([decision], EnactOutcome.PAUSED, "Slurm refused it last time")
+            elif job is not None and batch.now_s - job.submit_s < min_age_s:
                 batch.note([decision], EnactOutcome.YOUNG, f"younger than {min_age_s} s")
             else:
                 ready.append(decision)
         return ready
 
-    def _write(self, decisions: Sequence[Decision], batch: _Batch) -> SlurmError | None:
-        for start in range(0, len(decisions), CHUNK):
-            chunk = decisions[start : start + CHUNK]
-            if self.is_off():
-                batch.note(decisions[start:], EnactOutcome.OFF)
+    def _write(self, decisions: Sequence[Decision], batch: Batch) -> SlurmError | None:
+        writer = Writer(client=self.client, helper=self.helper, history=self.history)
+        left = list(_chunks(decisions))
+        while left:
+            stopped = self._stopped()
+            if stopped is not None:
+                batch.note([decision for chunk in left for decision in chunk], stopped)
                 return None
-            if self.is_stopping():
-                batch.note(decisions[start:], EnactOutcome.STOPPED)
-                return None
+            chunk = left.pop(0)
             try:
-                self._write_chunk(chunk, batch)
+                writer.write(chunk, batch)
             except SlurmAuthError as err:
                 batch.note(chunk, EnactOutcome.REJECTED, str(err))
                 return err
@@ -161,51 +114,20 @@ class Enactor:
                 return err
         return None
 
-    def _write_chunk(self, chunk: Sequence[Decision], batch: _Batch) -> None:
-        journal = self.history.journal
-        entries = [_journal_line(decision, batch, journal) for decision in chunk]
-        is_safe = self.history.touch(entries)
-        # Without a disk only jobs whose former value is 0 are written: off resets those by their range.
-        wanted = [pair for pair in zip(chunk, entries, strict=True) if is_safe or pair[1].former == 0]
-        batch.note(chunk, EnactOutcome.UNJOURNALLED, "the former value could not be noted")
-        batch.note([decision for decision, _ in wanted], EnactOutcome.UNANSWERED, "no answer")
-        changes = [(entry.job_id, entry.last_written) for _, entry in wanted]
-        for answer in self.client.set_site_factors(changes) if changes else ():
-            batch.outcomes[answer.job_id] = (_OUTCOME_OF[answer.status], answer.text)
-            if answer.status is UpdateStatus.REJECTED:
-                self.refused[answer.job_id] = batch.now_s + REFUSED_PAUSE_S
+    def _stopped(self) -> EnactOutcome | None:
+        if self.is_off():
+            return EnactOutcome.OFF
+        return EnactOutcome.STOPPED if self.is_stopping() else None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class EnactRules:
-    """What enacting reads of the site file: the mode (a dry run counts as observe) and the factor scale."""
-
-    mode: Mode
-    scale: int
-
-
-@dataclass(slots=True, kw_only=True)
-class _Batch:
-    """One plan on its way: what is known of its jobs, what became of its decisions."""
-
-    rules: EnactRules
-    now_s: float
-    jobs: dict[JobId, JobRecord]
-    outcomes: dict[JobId, tuple[EnactOutcome, str]] = field(default_factory=dict)
-
-    def note(self, decisions: Sequence[Decision], outcome: EnactOutcome, text: str = "") -> None:
-        self.outcomes.update({decision.job_id: (outcome, text) for decision in decisions})
-
-    def enacted(self, decision: Decision) -> Enacted:
-        outcome, text = self.outcomes.get(decision.job_id, (EnactOutcome.DEFERRED, "rate limit"))
-        return Enacted(decision=decision, outcome=outcome, text=text)
-
-
-_OUTCOME_OF: Final = {
-    UpdateStatus.OK: EnactOutcome.WRITTEN,
-    UpdateStatus.GONE: EnactOutcome.GONE,
-    UpdateStatus.REJECTED: EnactOutcome.REJECTED,
-}
+def _chunks(decisions: Sequence[Decision]) -> Iterator[list[Decision]]:
+    """Decisions of one kind together, kinds in the order in which they first appear: few commands, head first."""
+    by_kind: dict[type[Decision], list[Decision]] = {}
+    for decision in decisions:
+        by_kind.setdefault(type(decision), []).append(decision)
+    for alike in by_kind.values():
+        for start in range(0, len(alike), CHUNK):
+            yield alike[start : start + CHUNK]
 
 
 def check_fresh(plan: Plan, observation: Observation, *, now_s: float) -> None:
@@ -236,14 +158,3 @@ def min_job_age_s(slurm_version: str) -> int:
     except (ValueError, IndexError):
         return MIN_JOB_AGE_S
     return MIN_JOB_AGE_S if release < _SLEEPS_BEFORE else 0
-
-
-def _journal_line(decision: Decision, batch: _Batch, journal: Mapping[JobId, TouchedJob]) -> TouchedJob:
-    job = batch.jobs[decision.job_id]
-    return TouchedJob(
-        job_id=decision.job_id,
-        submit_s=job.submit_s,
-        former=former_factor(job, journal, scale=batch.rules.scale),
-        last_written=decision.new,
-        at_s=batch.now_s,
-    )

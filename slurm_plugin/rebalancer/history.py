@@ -1,7 +1,7 @@
 """The history as the daemon uses it: what cannot be written is counted and logged, never a reason to stop.
 
-The undo journal is also kept in memory, so that a locked or full disk does not make us forget a former value
-while we run; what the disk missed is written as soon as it can be.
+The undo journals (of site factors and of QOSes) are also kept in memory, so that a locked or full disk does not make
+us forget a former value while we run; what the disk missed is written as soon as it can be.
 """
 
 from __future__ import annotations
@@ -10,7 +10,8 @@ import logging
 import time
 from typing import TYPE_CHECKING, Any, Final
 
-from slurm_plugin.rebalancer.store import HistoryError, HistoryStore, TouchedJob
+from slurm_plugin.rebalancer.store import HistoryError, HistoryStore, TouchedJob, TouchedQos
+from slurm_plugin.rebalancer.undo_journal import UndoJournal
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -41,6 +42,11 @@ class History:
         Called once per failed operation.
     clock : callable
         Seconds; for the pause after a failure.
+
+    Attributes
+    ----------
+    factors, moves : UndoJournal
+        What each job had before our first write: its site factor, its QOS.
     """
 
     def __init__(
@@ -56,26 +62,9 @@ class History:
         self._on_error = on_error
         self._store: HistoryStore | None = None
         self._is_failing = False
-        self._journal: dict[JobId, TouchedJob] = {}
-        self._is_journal_loaded = False
-        self._unwritten: dict[JobId, TouchedJob | None] = {}
+        self.factors = UndoJournal(TouchedJob, self._attempt)
+        self.moves = UndoJournal(TouchedQos, self._attempt)
         self._pruned_s = 0.0
-
-    @property
-    def journal(self) -> Mapping[JobId, TouchedJob]:
-        """The undo journal by job id, as far as the database could be read."""
-        if not self._is_journal_loaded:
-            self._is_journal_loaded = self._attempt(self._load_journal)
-        return self._journal
-
-    def touch(self, entries: Sequence[TouchedJob]) -> bool:
-        """Note journal lines; return whether they are on disk."""
-        self._change_journal({entry.job_id: entry for entry in entries})
-        return not self._unwritten
-
-    def forget(self, job_ids: Iterable[JobId]) -> None:
-        """Drop journal lines."""
-        self._change_journal(dict.fromkeys(job_ids))
 
     def hidden_factors(self, jobs: Sequence[JobRecord]) -> dict[JobId, int]:
         """Return the last known site factor of jobs that show none: as seen before, else as the hook set it."""
@@ -90,6 +79,14 @@ class History:
     def add_decisions(self, rows: Sequence[Mapping[str, Any]]) -> None:
         """Append decisions."""
         self._attempt(lambda store: store.add_decisions(rows))
+
+    def add_band_decisions(self, rows: Sequence[Mapping[str, Any]]) -> None:
+        """Append decisions about bands."""
+        self._attempt(lambda store: store.add_band_decisions(rows))
+
+    def add_reclaims(self, rows: Sequence[Mapping[str, Any]]) -> None:
+        """Append reclaims."""
+        self._attempt(lambda store: store.add_reclaims(rows))
 
     def upsert_jobs(self, rows: Sequence[Mapping[str, Any]]) -> bool:
         """Insert or update jobs; return whether it worked."""
@@ -107,7 +104,8 @@ class History:
 
     def tidy(self, *, now_s: float) -> None:
         """Write what the disk missed; delete what is past the retention, at most once an hour."""
-        self._change_journal({})
+        self.factors.save()
+        self.moves.save()
         if now_s - self._pruned_s >= PRUNE_EVERY_S:
             self._pruned_s = now_s
             self._attempt(lambda store: store.prune(now_s=now_s))
@@ -117,35 +115,6 @@ class History:
         if self._store is not None:
             self._store.close()
             self._store = None
-
-    def _load_journal(self, store: HistoryStore) -> None:
-        # What this process noted meanwhile knows the last write; the line on disk knows the former value.
-        for job_id, known in store.touched_jobs().items():
-            newer = self._journal.get(job_id)
-            if newer is None or newer.submit_s != known.submit_s:
-                self._journal[job_id] = newer or known
-            else:
-                self._journal[job_id] = TouchedJob(
-                    job_id=job_id,
-                    submit_s=newer.submit_s,
-                    former=known.former,
-                    last_written=newer.last_written,
-                    at_s=newer.at_s,
-                )
-
-    def _change_journal(self, changes: Mapping[JobId, TouchedJob | None]) -> None:
-        for job_id, entry in changes.items():
-            if entry is None:
-                self._journal.pop(job_id, None)
-            else:
-                self._journal[job_id] = entry
-        self._unwritten |= changes
-        if self._unwritten and self._attempt(self._write_journal):
-            self._unwritten.clear()
-
-    def _write_journal(self, store: HistoryStore) -> None:
-        store.touch([entry for entry in self._unwritten.values() if entry is not None])
-        store.forget([job_id for job_id, entry in self._unwritten.items() if entry is None])
 
     def _attempt(self, action: Callable[[HistoryStore], object]) -> bool:
         if self._clock() < self._retry_at_s:

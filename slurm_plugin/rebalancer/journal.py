@@ -15,7 +15,7 @@ from policies.records import JobId, JobRecord, JobState
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
-    from slurm_plugin.rebalancer.store import TouchedJob
+    from slurm_plugin.rebalancer.store import Line, TouchedJob
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -26,7 +26,7 @@ class Restore:
     value: int
 
 
-def find_entry(job: JobRecord, journal: Mapping[JobId, TouchedJob]) -> TouchedJob | None:
+def find_entry(job: JobRecord, journal: Mapping[JobId, Line]) -> Line | None:
     """Return the journal line of a job; a split array task inherits its array's, a requeued job keeps its own."""
     for key in (job.job_id, JobId(job.array_job_id)):
         entry = journal.get(key)
@@ -43,7 +43,7 @@ def former_factor(job: JobRecord, journal: Mapping[JobId, TouchedJob], *, scale:
     return 0 if shown is None or 1 <= shown <= scale else shown
 
 
-def find_gone(journal: Mapping[JobId, TouchedJob], jobs: Iterable[JobRecord]) -> tuple[JobId, ...]:
+def find_gone(journal: Mapping[JobId, Line], jobs: Iterable[JobRecord]) -> tuple[JobId, ...]:
     """Return the lines whose jobs are gone: ended, or another job has the number now."""
     alive: set[JobId] = set()
     for job in jobs:

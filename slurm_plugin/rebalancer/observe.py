@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final
 
+from slurm_plugin.errors import SlurmError, SlurmUnavailable
 from slurm_plugin.telemetry import IndicatorReading, read_indicators, resolve_groups
 
 if TYPE_CHECKING:
-    from policies.records import Observation
+    from policies.records import Observation, QosRecord
     from policies.site_policy import SitePolicy
     from slurm_plugin.client import SlurmClient
     from slurm_plugin.site import SiteFile
@@ -46,7 +47,9 @@ class GroupCache:
 
 
 def observe(client: SlurmClient, site: SiteFile, groups: GroupCache) -> Observation:
-    """Return one observation: jobs and nodes, SLA indicators, and groups where the site file names any.
+    """Return one observation: jobs and nodes, SLA indicators, and groups and QOSes where the site file names any.
+
+    QOSes that this user may not see count as a problem; then no decision about bands is made.
 
     Raises
     ------
@@ -54,17 +57,35 @@ def observe(client: SlurmClient, site: SiteFile, groups: GroupCache) -> Observat
         As ``client.observe``.
     """
     seen = client.observe()
+    qos, qos_problems = _fetch_qos(client) if site.policy.bands is not None else ((), ())
     reading = IndicatorReading()
     if site.sla_indicators is not None:
         reading = read_indicators(site.sla_indicators, now_s=seen.at_s)
     users = {job.user for job in seen.jobs} if _names_groups(site.policy) else set()
     return replace(
         seen,
+        qos=tuple(qos),
         indicators=reading.samples,
         groups_by_user=groups.groups_of(users, now_s=seen.at_s),
-        problems=tuple(sorted((Counter(dict(seen.problems)) + Counter(dict(reading.problems))).items())),
+        problems=_add_up(seen.problems, reading.problems, qos_problems),
     )
 
 
 def _names_groups(policy: SitePolicy) -> bool:
     return any(agent.groups for agent in policy.agents)
+
+
+def _fetch_qos(client: SlurmClient) -> tuple[Sequence[QosRecord], Sequence[tuple[str, int]]]:
+    try:
+        return client.fetch_qos()
+    except SlurmUnavailable:
+        raise
+    except SlurmError as err:
+        return (), ((f"no QOSes: {err}", 1),)
+
+
+def _add_up(*counts: Sequence[tuple[str, int]]) -> tuple[tuple[str, int], ...]:
+    total: Counter[str] = Counter()
+    for one in counts:
+        total.update(dict(one))
+    return tuple(sorted(total.items()))

@@ -7,11 +7,12 @@ from typing import TYPE_CHECKING, Any
 
 from policies.cycle import decide, plan_bytes
 from policies.errors import PolicyError
+from slurm_plugin.rebalancer.decision_view import DecisionView, Key, view
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from policies.plan import Decision, Plan
+    from policies.plan import Plan
     from slurm_plugin.snapshot import Snapshot
 
 
@@ -28,7 +29,9 @@ class Replayed:
 def replay(snapshot: Snapshot) -> Replayed:
     """Decide again from what was recorded and compare the plans byte by byte."""
     try:
-        plan = decide(snapshot.observation, snapshot.site_policy, snapshot.sla_memory, now=snapshot.now_s)
+        plan = decide(
+            snapshot.observation, snapshot.site_policy, snapshot.sla_memory, snapshot.band_memory, now=snapshot.now_s
+        )
     except PolicyError as err:
         differences: tuple[str, ...] = (str(err),)
     else:
@@ -44,23 +47,32 @@ def replay(snapshot: Snapshot) -> Replayed:
 
 def compare_plans(recorded: Plan, now: Plan) -> Iterator[str]:
     """Return what differs, one line each: decisions by job, then their order, then the rest by field."""
-    before = {decision.job_id: decision for decision in recorded.decisions}
-    after = {decision.job_id: decision for decision in now.decisions}
-    for job_id in [*before, *(job_id for job_id in after if job_id not in before)]:
-        if before.get(job_id) != after.get(job_id):
-            yield f"job {job_id}: recorded {_short(before.get(job_id))}, now {_short(after.get(job_id))}"
+    before, after = _by_key(recorded), _by_key(now)
+    for key in [*before, *(key for key in after if key not in before)]:
+        if before.get(key) != after.get(key):
+            yield f"{_name(key)}: recorded {_short(before.get(key))}, now {_short(after.get(key))}"
     if before == after and list(before) != list(after):
         yield "the same decisions in another order"
-    for name in ("at_s", "policy", "tres", "capacity", "standings", "sla_memory", "findings"):
+    for name in ("at_s", "policy", "tres", "capacity", "standings", "sla_memory", "band_memory", "findings"):
         was, became = getattr(recorded, name), getattr(now, name)
         if was != became:
             yield f"{name}: recorded {_clip(was)}, now {_clip(became)}"
 
 
-def _short(decision: Decision | None) -> str:
+def _by_key(plan: Plan) -> dict[Key, DecisionView]:
+    return {decision.key: decision for decision in map(view, plan.decisions)}
+
+
+def _name(key: Key) -> str:
+    kind, subject = key
+    return f"job {subject}" if kind == "SetSiteFactor" else f"{kind} {subject}"
+
+
+def _short(decision: DecisionView | None) -> str:
     if decision is None:
         return "no decision"
-    return f"{decision.old} -> {decision.new} (agent {decision.agent}, tag {decision.tag}, {decision.reason})"
+    tag = f", tag {decision.tag}" if decision.kind == "SetSiteFactor" else ""
+    return f"{decision.old} -> {decision.new} (agent {decision.agent}{tag}, {decision.reason})"
 
 
 def _clip(value: Any) -> str:  # noqa: ANN401 - any field of a plan

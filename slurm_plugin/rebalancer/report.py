@@ -9,11 +9,16 @@ import logging
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
-from policies.records import JobId
-from slurm_plugin.rebalancer.enact import FAILED, Enacted, EnactOutcome
+from policies.plan import SetSiteFactor
+from policies.records import Observation
+from slurm_plugin.rebalancer.decision_rows import band_row, factor_row
+from slurm_plugin.rebalancer.decision_view import Key, job_of, view
 from slurm_plugin.rebalancer.job_rows import JobRecorder
 from slurm_plugin.rebalancer.journal import find_gone
 from slurm_plugin.rebalancer.logfmt import key_values
+from slurm_plugin.rebalancer.outcomes import FAILED, Enacted, EnactOutcome
+from slurm_plugin.rebalancer.own_qos import OwnQos
+from slurm_plugin.rebalancer.reclaims import Reclaim, find_reclaims, reclaim_row
 from slurm_plugin.rebalancer.snapshot_ring import keep_snapshot
 from slurm_plugin.rebalancer.standings import standings_bytes, write_standings
 
@@ -27,6 +32,15 @@ _log = logging.getLogger(__name__)
 _ASKED: Final = FAILED | {EnactOutcome.WRITTEN, EnactOutcome.GONE}
 """Outcomes of decisions that Slurm was asked about: one log line each at INFO."""
 
+_EVENTS: Final = {
+    "SetSiteFactor": "site_factor",
+    "SetQos": "move",
+    "StartNow": "start_now",
+    "SetBorrowRank": "borrow_rank",
+    "SetPreemptList": "preempt_list",
+}
+_JOB_KINDS: Final = ("SetSiteFactor", "SetQos", "StartNow")
+
 _WAITING: Final = frozenset(
     {EnactOutcome.DEFERRED, EnactOutcome.YOUNG, EnactOutcome.PAUSED, EnactOutcome.OFF, EnactOutcome.STOPPED}
 )
@@ -34,18 +48,24 @@ _WAITING: Final = frozenset(
 
 @dataclass(slots=True)
 class Reporter:
-    """What reporting remembers: what the history already knows of each job."""
+    """What reporting remembers: what the history already knows of each job, and what was seen last."""
 
     jobs: JobRecorder = field(default_factory=JobRecorder)
-    told: dict[JobId, tuple[int, EnactOutcome]] = field(default_factory=dict)
+    told: dict[Key, tuple[str | None, EnactOutcome]] = field(default_factory=dict)
+    before: Observation | None = None
 
     def report(self, rebalancer: Rebalancer, result: CycleResult) -> None:
         """Tell everybody about one cycle."""
         log_decisions(result)
+        metrics = rebalancer.metrics
+        reclaims = self._reclaims(result)
+        for reclaim in reclaims:
+            metrics.count("fairgpu_reclaims_total", agent=reclaim.agent, band=reclaim.band.value)
+            _log.info(_reclaim_line(result, reclaim))
         if not rebalancer.is_dry_run:
             self._write_files(rebalancer, result)
             self._write_history(rebalancer, result)
-        metrics = rebalancer.metrics
+            rebalancer.history.add_reclaims([reclaim_row(one, at_s=result.observation.at_s) for one in reclaims])
         metrics.show_cycle(result.observation, result.plan)
         metrics.observe_durations(result.durations_s)
         for outcome in EnactOutcome:
@@ -62,30 +82,43 @@ class Reporter:
 
     def _write_history(self, rebalancer: Rebalancer, result: CycleResult) -> None:
         history, seen = rebalancer.history, result.observation
-        if gone := find_gone(history.journal, seen.jobs):
-            history.forget(gone)
+        if gone := find_gone(history.factors.lines, seen.jobs):
+            history.factors.forget(gone)
+        if gone := find_gone(history.moves.lines, seen.jobs):
+            history.moves.forget(gone)
         history.add_cycle(_cycle_row(result))
-        history.add_decisions([_decision_row(result, one) for one in self._news(result)])
+        news = self._news(result)
+        at = {"cycle_id": result.cycle_id, "at_s": seen.at_s}
+        history.add_decisions([{**at, **row} for row in map(factor_row, news) if row is not None])
+        history.add_band_decisions([{**at, **row} for row in map(band_row, news) if row is not None])
         written = {
             one.decision.job_id: one.decision.new
             for one in result.enacted.enacted
-            if one.outcome is EnactOutcome.WRITTEN
+            if one.outcome is EnactOutcome.WRITTEN and isinstance(one.decision, SetSiteFactor)
         }
         self.jobs.record(history, seen, result.snapshot.site_policy, written)
         history.upsert_findings(result.plan.findings, at_s=seen.at_s)
         history.tidy(now_s=seen.at_s)
 
+    def _reclaims(self, result: CycleResult) -> tuple[Reclaim, ...]:
+        before, self.before = self.before, result.observation
+        if before is None:
+            return ()
+        return find_reclaims(before, result.observation, OwnQos.from_policy(result.snapshot.site_policy))
+
     def _news(self, result: CycleResult) -> list[Enacted]:
         """Return decisions that say something new: waiting ones repeat every cycle and are left out."""
-        alive = {job.job_id for job in result.observation.jobs}
-        self.told = {job_id: known for job_id, known in self.told.items() if job_id in alive}
+        subjects = {view(one.decision).key for one in result.enacted.enacted if job_of(one.decision) is None}
+        subjects |= {(kind, job.job_id) for job in result.observation.jobs for kind in _JOB_KINDS}
+        self.told = {key: known for key, known in self.told.items() if key in subjects}
         news = []
         for one in result.enacted.enacted:
-            key = (one.decision.new, one.outcome)
-            is_repeated = self.told.get(one.decision.job_id) == key and one.outcome is not EnactOutcome.WRITTEN
+            seen = view(one.decision)
+            told = (seen.new, one.outcome)
+            is_repeated = self.told.get(seen.key) == told and one.outcome is not EnactOutcome.WRITTEN
             if one.outcome not in _WAITING and not is_repeated:
                 news.append(one)
-                self.told[one.decision.job_id] = key
+                self.told[seen.key] = told
         return news
 
 
@@ -118,20 +151,36 @@ def log_decisions(result: CycleResult) -> None:
         level = logging.INFO if one.outcome in _ASKED else logging.DEBUG
         if not _log.isEnabledFor(level):
             continue
-        decision = one.decision
-        line = key_values(
-            event="site_factor",
-            cycle=result.cycle_id,
-            job=decision.job_id,
-            agent=decision.agent,
-            old=decision.old,
-            new=decision.new,
-            tag=None if decision.tag is None else round(float(decision.tag), 6),
-            outcome=one.outcome.value,
-            reason=decision.reason,
-            text=one.text,
-        )
-        _log.log(level, line)
+        _log.log(level, _decision_line(result, one))
+
+
+def _decision_line(result: CycleResult, one: Enacted) -> str:
+    seen = view(one.decision)
+    what = "qos" if job_of(one.decision) is None else "job"
+    tag = None if seen.tag is None else round(float(seen.tag), 6)
+    return key_values(
+        **{"event": _EVENTS[seen.kind], "cycle": result.cycle_id, what: seen.subject},
+        agent=seen.agent,
+        old=seen.old,
+        new=seen.new,
+        **({"tag": tag} if isinstance(one.decision, SetSiteFactor) else {}),
+        outcome=one.outcome.value,
+        reason=seen.reason,
+        text=one.text,
+    )
+
+
+def _reclaim_line(result: CycleResult, reclaim: Reclaim) -> str:
+    return key_values(
+        event="reclaim",
+        cycle=result.cycle_id,
+        job=reclaim.job.job_id,
+        agent=reclaim.agent,
+        qos=reclaim.job.qos,
+        claimant=reclaim.claimant,
+        claimant_job=reclaim.claimant_job,
+        ran_s=round(reclaim.ran_s, 1),
+    )
 
 
 def _write_counted(rebalancer: Rebalancer, file: str, write: Callable[[], None]) -> None:
@@ -157,22 +206,4 @@ def _cycle_row(result: CycleResult) -> dict[str, Any]:
         "n_failed": report.count(*FAILED),
         "plan_digest": result.digest,
         "text": "" if result.error is None else str(result.error),
-    }
-
-
-def _decision_row(result: CycleResult, one: Enacted) -> dict[str, Any]:
-    decision = one.decision
-    return {
-        "cycle_id": result.cycle_id,
-        "at_s": result.observation.at_s,
-        "job_id": decision.job_id,
-        "agent": decision.agent,
-        "kind": type(decision).__name__,
-        "reason": decision.reason,
-        "tag": None if decision.tag is None else str(decision.tag),
-        "old": decision.old,
-        "new": decision.new,
-        "is_adoption": int(decision.is_adoption),
-        "outcome": one.outcome.value,
-        "text": one.text,
     }

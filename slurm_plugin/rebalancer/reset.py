@@ -1,8 +1,11 @@
-"""The kill switch's effect: every job that carries a site factor of ours gets its former one back."""
+"""The kill switch's effect: every job gets back the site factor and the QOS that it had before us.
+
+The full Preempt lists come back, too. A running job's QOS cannot change; it keeps its band until it ends.
+"""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final
 
 from policies.ownership import Resolver
@@ -11,7 +14,10 @@ from slurm_plugin.client import UpdateStatus
 from slurm_plugin.rebalancer.history import FILE_NAME, History
 from slurm_plugin.rebalancer.journal import Restore, compute_restores, find_entry, is_alive
 from slurm_plugin.rebalancer.observe import GroupCache, observe
-from slurm_plugin.rebalancer.store import TouchedJob
+from slurm_plugin.rebalancer.own_qos import OwnQos
+from slurm_plugin.rebalancer.preempt_lists import ListReport, restore_lists
+from slurm_plugin.rebalancer.qos_journal import compute_qos_restores
+from slurm_plugin.rebalancer.store import TouchedJob, TouchedQos
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -19,6 +25,7 @@ if TYPE_CHECKING:
     from policies.records import JobRecord, Observation
     from policies.site_policy import SitePolicy
     from slurm_plugin.client import SlurmClient, UpdateOutcome
+    from slurm_plugin.qos_helper.client import QosHelper
     from slurm_plugin.site import SiteFile
 
 CHUNK: Final = 500
@@ -37,20 +44,28 @@ class ResetReport:
         Jobs that ended meanwhile.
     failed : tuple of (JobId, str)
         Jobs that Slurm refused to change, with its message.
+    moved : tuple of (JobId, str)
+        Pending jobs and the QOS they wait in again.
+    lists : ListReport
+        What became of the Preempt lists.
     """
 
     restored: tuple[tuple[JobId, int], ...] = ()
     gone: tuple[JobId, ...] = ()
     failed: tuple[tuple[JobId, str], ...] = ()
+    moved: tuple[tuple[JobId, str], ...] = ()
+    lists: ListReport = field(default_factory=ListReport)
 
     @property
     def n_touched(self) -> int:
-        """How many jobs were not yet as they should be."""
-        return len(self.restored) + len(self.gone) + len(self.failed)
+        """How many jobs and lists were not yet as they should be; a list that no helper can write is not counted."""
+        return len(self.restored) + len(self.gone) + len(self.failed) + len(self.moved) + len(self.lists.restored)
 
 
-def reset_factors(site: SiteFile, client: SlurmClient, *, history: History | None = None) -> ResetReport:
-    """Give every job its former site factor back and return what was done. Doing it again changes nothing.
+def reset_effects(
+    site: SiteFile, client: SlurmClient, *, helper: QosHelper, history: History | None = None
+) -> ResetReport:
+    """Give every job its former site factor and QOS back and return what was done. Doing it again changes nothing.
 
     Pending jobs are known by the factor that ``sprio`` shows. Held, running and suspended ones show none:
     for them the undo journal and the history say whether we set one.
@@ -67,21 +82,23 @@ def reset_factors(site: SiteFile, client: SlurmClient, *, history: History | Non
     SlurmAuthError
         This user may not change jobs of others.
     """
-    if history is not None:
-        return _reset(site, client, history)
-    own = History(site.paths.state_dir / FILE_NAME)
+    used = history or History(site.paths.state_dir / FILE_NAME)
     try:
-        return _reset(site, client, own)
+        seen = observe(client, site, GroupCache())
+        report = _reset_factors(site, client, used, seen)
+        moves = _reset_moves(site.policy, client, used, seen)
+        report = replace(report, moved=moves.moved, gone=report.gone + moves.gone, failed=report.failed + moves.failed)
+        return replace(report, lists=restore_lists(site.policy, client, helper))
     finally:
-        own.close()
+        if history is None:
+            used.close()
 
 
-def _reset(site: SiteFile, client: SlurmClient, history: History) -> ResetReport:
-    seen = observe(client, site, GroupCache())
+def _reset_factors(site: SiteFile, client: SlurmClient, history: History, seen: Observation) -> ResetReport:
     hidden = [job for job in seen.jobs if is_alive(job) and job.site_factor is None]
     restores = compute_restores(
         seen.jobs,
-        history.journal,
+        history.factors.lines,
         scale=site.policy.factor_scale,
         is_managed=_managed_check(seen, site.policy),
         hidden_factors=history.hidden_factors(hidden),
@@ -93,6 +110,33 @@ def _reset(site: SiteFile, client: SlurmClient, history: History) -> ResetReport
         _note_restored(history, chunk, got, at_s=seen.at_s)
         answers.extend(got)
     return _report(restores, answers)
+
+
+def _reset_moves(policy: SitePolicy, client: SlurmClient, history: History, seen: Observation) -> ResetReport:
+    restores = compute_qos_restores(seen.jobs, history.moves.lines, OwnQos.from_policy(policy))
+    answers: list[UpdateOutcome] = []
+    for start in range(0, len(restores), CHUNK):
+        chunk = restores[start : start + CHUNK]
+        answers.extend(client.set_job_qos([(restore.job.job_id, restore.qos) for restore in chunk]))
+    wanted = {restore.job.job_id: restore for restore in restores}
+    done = [wanted[answer.job_id] for answer in answers if answer.status is UpdateStatus.OK]
+    history.moves.touch(
+        [
+            TouchedQos(
+                job_id=restore.job.job_id,
+                submit_s=restore.job.submit_s,
+                former=restore.qos,
+                last_written=restore.qos,
+                at_s=seen.at_s,
+            )
+            for restore in done
+        ]
+    )
+    return ResetReport(
+        moved=tuple((restore.job.job_id, restore.qos) for restore in done),
+        gone=tuple(answer.job_id for answer in answers if answer.status is UpdateStatus.GONE),
+        failed=tuple((answer.job_id, answer.text) for answer in answers if answer.status is UpdateStatus.REJECTED),
+    )
 
 
 def _managed_check(seen: Observation, policy: SitePolicy) -> Callable[[JobRecord], bool]:
@@ -111,7 +155,7 @@ def _note_restored(
     restored = [restore for restore in chunk if restore.job.job_id in done]
     entries = []
     for restore in restored:
-        known = find_entry(restore.job, history.journal)
+        known = find_entry(restore.job, history.factors.lines)
         # A hidden job that only the history knows gets a line too, so that it is not written again.
         if known is not None or restore.job.site_factor is None:
             entries.append(
@@ -123,7 +167,7 @@ def _note_restored(
                     at_s=at_s,
                 )
             )
-    history.touch(entries)
+    history.factors.touch(entries)
 
 
 def _report(restores: Sequence[Restore], answers: Sequence[UpdateOutcome]) -> ResetReport:

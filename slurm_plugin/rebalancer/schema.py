@@ -88,6 +88,47 @@ MIGRATIONS: Final[tuple[str, ...]] = (
     );
     CREATE INDEX findings_seen ON findings (last_seen_s);
     """,
+    """
+    CREATE TABLE band_decisions (
+        cycle_id TEXT NOT NULL,
+        at_s REAL NOT NULL,
+        kind TEXT NOT NULL,
+        job_id TEXT,
+        qos TEXT,
+        agent TEXT NOT NULL,
+        old TEXT,
+        new TEXT NOT NULL,
+        reason TEXT NOT NULL,
+        outcome TEXT NOT NULL,
+        text TEXT NOT NULL
+    );
+    CREATE INDEX band_decisions_job ON band_decisions (job_id, at_s);
+    CREATE INDEX band_decisions_at ON band_decisions (at_s);
+    CREATE TABLE reclaims (
+        at_s REAL NOT NULL,
+        job_id TEXT NOT NULL,
+        restarts INTEGER NOT NULL,
+        agent TEXT NOT NULL,
+        user TEXT NOT NULL,
+        qos TEXT NOT NULL,
+        band TEXT NOT NULL,
+        ran_s REAL NOT NULL,
+        nodes TEXT NOT NULL,
+        tres TEXT NOT NULL,
+        claimant TEXT,
+        claimant_job TEXT,
+        reason TEXT NOT NULL,
+        PRIMARY KEY (job_id, restarts, at_s)
+    );
+    CREATE INDEX reclaims_at ON reclaims (at_s);
+    CREATE TABLE touched_qos (
+        job_id TEXT PRIMARY KEY,
+        submit_s INTEGER NOT NULL,
+        former TEXT NOT NULL,
+        last_written TEXT NOT NULL,
+        at_s REAL NOT NULL
+    );
+    """,
 )
 """Migration ``n`` (from 0) brings a database from version ``n`` (``PRAGMA user_version``) to ``n + 1``."""
 
@@ -97,12 +138,14 @@ AGE_COLUMNS: Final[dict[str, str]] = {
     "jobs": "end_s",
     "submissions": "at_s",
     "findings": "last_seen_s",
+    "band_decisions": "at_s",
+    "reclaims": "at_s",
 }
-"""Table -> the column that retention looks at. ``touched_jobs`` is not here: it goes with its jobs."""
+"""Table -> the column that retention looks at. The journals are not here: their rows go with their jobs."""
 
 DESCRIPTIONS: Final[dict[str, str]] = {
     "cycles": "One row per cycle: how it ended, how long it took, the digest of its plan.",
-    "decisions": "What was decided about a job, why, and what became of it. A decision that repeats the "
+    "decisions": "What was decided about a job's site factor, why, and what became of it. A decision that repeats the "
     "job's last one with the same outcome is not written again.",
     "jobs": "Managed jobs as the rebalancer saw them, one row per job id and submit time. `flags` is a JSON "
     "object of the tags in the comment; `site_factor` is the last value that Slurm showed or that we wrote; "
@@ -111,6 +154,14 @@ DESCRIPTIONS: Final[dict[str, str]] = {
     "touched_jobs": "The journal of the undo: the site factor that a job had before the first write "
     "(`former`) and the last one written. A row goes when its job is gone or restored.",
     "findings": "What an operator should see, once per text, with the first and last time.",
+    "band_decisions": "What was decided about the bands: a pending job moved to another QOS (`SetQos`), the delay of "
+    "a requeued job lifted (`StartNow`), a borrow QOS ranked (`SetBorrowRank`), a Preempt list written "
+    "(`SetPreemptList`). `job_id` is set for the first two, `qos` for the others. Repetitions are left out as above.",
+    "reclaims": "Jobs taken back: seen as one restart more of a job that ran in a borrow or opportunistic QOS, on "
+    "nodes that are still up. `claimant` and `claimant_job` are who has or waits for the place, as far as it was seen; "
+    "`ran_s` is how long the job had run.",
+    "touched_qos": "The journal of the undo for QOSes: where a pending job waited before our first move (`former`) "
+    "and the last QOS written.",
 }
 
 

@@ -10,7 +10,7 @@ import sqlite3
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final, Self
+from typing import TYPE_CHECKING, Any, Final, Self, TypeVar
 
 from sqlite_utils import Database
 
@@ -53,6 +53,21 @@ class TouchedJob:
     former: int
     last_written: int
     at_s: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TouchedQos:
+    """One line of the undo journal of QOSes; as :class:`TouchedJob` with names of QOSes."""
+
+    job_id: JobId
+    submit_s: int
+    former: str
+    last_written: str
+    at_s: float
+
+
+Line = TypeVar("Line", TouchedJob, TouchedQos)
+_JOURNALS: Final[dict[type, str]] = {TouchedJob: "touched_jobs", TouchedQos: "touched_qos"}
 
 
 class HistoryStore:
@@ -117,20 +132,29 @@ class HistoryStore:
         suffix = "ON CONFLICT (kind, subject, text) DO UPDATE SET last_seen_s = excluded.last_seen_s"
         self._write_many("findings", rows, suffix=suffix)
 
-    def touched_jobs(self) -> dict[JobId, TouchedJob]:
-        """Return the undo journal by job id."""
-        rows = self.query("SELECT * FROM touched_jobs ORDER BY job_id")
-        return {JobId(row["job_id"]): TouchedJob(**row) for row in rows}
+    def add_band_decisions(self, rows: Sequence[Row]) -> None:
+        """Append decisions about bands with their outcomes."""
+        self._write_many("band_decisions", rows)
 
-    def touch(self, entries: Sequence[TouchedJob]) -> None:
+    def add_reclaims(self, rows: Sequence[Row]) -> None:
+        """Append reclaims; one that is known is replaced."""
+        self._write_many("reclaims", rows, "OR REPLACE")
+
+    def journal(self, kind: type[Line]) -> dict[JobId, Line]:
+        """Return the undo journal of one kind by job id."""
+        rows = self.query(f"SELECT * FROM {_JOURNALS[kind]} ORDER BY job_id")  # noqa: S608 - a table of ours
+        return {JobId(row["job_id"]): kind(**row) for row in rows}
+
+    def touch(self, kind: type[Line], lines: Sequence[Line]) -> None:
         """Insert or replace journal lines; on return they are on disk."""
-        rows = [{name: getattr(entry, name) for name in TouchedJob.__slots__} for entry in entries]
-        self._write_many("touched_jobs", rows, "OR REPLACE")
+        rows = [{name: getattr(line, name) for name in kind.__slots__} for line in lines]
+        self._write_many(_JOURNALS[kind], rows, "OR REPLACE")
 
-    def forget(self, job_ids: Iterable[JobId]) -> None:
+    def forget(self, kind: type[Line], job_ids: Iterable[JobId]) -> None:
         """Delete journal lines."""
+        sql = f"DELETE FROM {_JOURNALS[kind]} WHERE job_id = ?"  # noqa: S608 - a table of ours
         with _history_errors(self._path), self._db.conn as connection:
-            connection.executemany("DELETE FROM touched_jobs WHERE job_id = ?", [(job,) for job in job_ids])
+            connection.executemany(sql, [(job,) for job in job_ids])
 
     def prune(self, *, now_s: float, retention_s: float = RETENTION_S) -> int:
         """Delete up to ``PRUNE_BATCH`` rows per table older than the retention; return how many went."""

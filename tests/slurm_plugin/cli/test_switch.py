@@ -109,7 +109,7 @@ def test_off_stays_off_when_slurm_is_away(site_path: Path, slurm: FakeSlurm) -> 
 
 def test_refused_jobs_are_listed_and_exit_1(site_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     report = ResetReport(restored=((JobId("1"), 0),), failed=((JobId("2"), "denied\x1b"),))
-    monkeypatch.setattr(switch, "reset_factors", lambda *_: report)
+    monkeypatch.setattr(switch, "reset_effects", lambda *_, **__: report)
     result = run(off_command, site_path)
     assert result.exit_code == 1
     assert "1 jobs have their former site factor again, 0 ended meanwhile, 1 were refused." in result.stdout
@@ -121,7 +121,8 @@ def test_off_as_json(site_path: Path) -> None:
     answer = json.loads(run(off_command, site_path, "--json", "--reason", "x").stdout)
     assert answer["is_off"] is True
     assert answer["rebalancer_pid"] is None
-    assert answer["reset"] == {"restored": [], "gone": [], "failed": []}
+    lists = {"restored": [], "failed": []}
+    assert answer["reset"] == {"restored": [], "gone": [], "failed": [], "moved": [], "lists": lists}
 
 
 def test_on_says_when_effects_resume(site_path: Path) -> None:

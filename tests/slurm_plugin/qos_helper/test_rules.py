@@ -38,6 +38,7 @@ FINE = [
     {"qos": f"fg_prod_rec_borrow,{B}", "setting": "priority", "value": "9"},
     {"qos": G, "setting": "preempt", "value": f"fg_prod_rec_borrow,{B},{OPP}"},
     {"qos": G, "setting": "preempt", "value": ""},
+    {"qos": B, "setting": "preempt", "value": f"fg_prod_rec_opp,{OPP}"},
     {"qos": f"{G},{B}", "setting": "grp_tres", "value": "cpu=64,mem=524288,gres/gpu=8,gres/gpu:a100=0"},
 ]
 REFUSED = [
@@ -56,7 +57,9 @@ REFUSED = [
     # the wrong band
     {"qos": G, "setting": "priority", "value": "2"},
     {"qos": OPP, "setting": "priority", "value": "2"},
-    {"qos": B, "setting": "preempt", "value": OPP},
+    {"qos": OPP, "setting": "preempt", "value": OPP},
+    {"qos": B, "setting": "preempt", "value": B},
+    {"qos": f"{G},{B}", "setting": "preempt", "value": B},
     {"qos": OPP, "setting": "grp_tres", "value": "gres/gpu=8"},
     {"qos": G, "setting": "preempt", "value": "fg_prod_rec"},
     # the value

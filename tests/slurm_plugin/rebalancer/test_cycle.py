@@ -12,7 +12,7 @@ import pytest
 from policies.records import JobId, NodeName
 from slurm_plugin.errors import SlurmUnavailable
 from slurm_plugin.rebalancer.daemon_state import Outcome
-from slurm_plugin.rebalancer.enact import EnactOutcome
+from slurm_plugin.rebalancer.outcomes import EnactOutcome
 from slurm_plugin.rebalancer.snapshot_ring import KEEP, last_snapshot, snapshot_paths
 from slurm_plugin.site.switch import turn_off, turn_on
 from tests.slurm_plugin.rebalancer.world import SCALE, START_S, World, make_job

@@ -219,14 +219,14 @@ def test_a_metrics_address_that_is_taken_is_a_problem_of_the_site_file(tmp_path:
 def test_a_restart_takes_over_recent_sla_memory_only(world: World) -> None:
     result = world.cycle()
     at_s = result.snapshot.now_s
-    assert recent_memory(world.site, now_s=at_s + 60) == result.plan.sla_memory
-    assert recent_memory(world.site, now_s=at_s + 3600) == ()
+    assert recent_memory(world.site, now_s=at_s + 60).sla == result.plan.sla_memory
+    assert recent_memory(world.site, now_s=at_s + 3600).sla == ()
 
 
 def test_a_damaged_last_snapshot_only_loses_the_memory(world: World, caplog: pytest.LogCaptureFixture) -> None:
     world.cycle()
     snapshot_paths(world.site.paths.state_dir)[-1].write_bytes(b"damaged")
-    assert recent_memory(world.site, now_s=START_S) == ()
+    assert recent_memory(world.site, now_s=START_S) == ((), ())
     assert "event=memory_lost" in caplog.text
 
 
@@ -241,4 +241,4 @@ def test_a_locked_history_is_written_when_it_is_free_again(world: World, tmp_pat
     blocker.close()
     world.cycle()
     world.restart()
-    assert set(world.rebalancer.history.journal) == {"1", "2"}
+    assert set(world.rebalancer.history.factors.lines) == {"1", "2"}

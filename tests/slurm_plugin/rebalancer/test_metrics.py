@@ -43,6 +43,7 @@ def test_an_agent_that_left_the_site_file_disappears(tmp_path: Path) -> None:
 def test_no_label_names_a_job_or_a_user() -> None:
     assert {label for spec in METRICS for label in spec.labels} <= {
         "agent",
+        "band",
         "tres",
         "state",
         "outcome",

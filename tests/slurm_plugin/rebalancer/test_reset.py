@@ -8,7 +8,7 @@ import pytest
 
 from policies.records import AccountName, JobId, PartitionName
 from slurm_plugin.errors import SlurmUnavailable
-from slurm_plugin.rebalancer.reset import reset_factors
+from slurm_plugin.rebalancer.reset import reset_effects
 from tests.slurm_plugin.rebalancer.world import SCALE, World, make_job
 
 if TYPE_CHECKING:
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 def _reset(world: World) -> ResetReport:
     world.advance(1.0)
-    return reset_factors(world.site, world.slurm, history=world.rebalancer.history)
+    return reset_effects(world.site, world.slurm, helper=world.rebalancer.helper, history=world.rebalancer.history)
 
 
 def test_jobs_that_we_ranked_go_back_to_zero(tmp_path: Path) -> None:
@@ -152,10 +152,10 @@ def test_another_job_with_the_same_number_inherits_nothing(tmp_path: Path) -> No
 def test_the_journal_forgets_a_job_that_is_gone(tmp_path: Path) -> None:
     world = World(tmp_path, make_job(1))
     world.cycle()
-    assert set(world.rebalancer.history.journal) == {"1"}
+    assert set(world.rebalancer.history.factors.lines) == {"1"}
     world.slurm.finish_job(JobId("1"))
     world.cycle()
-    assert world.rebalancer.history.journal == {}
+    assert world.rebalancer.history.factors.lines == {}
 
 
 def test_a_value_that_an_admin_set_while_off_is_the_one_to_give_back(tmp_path: Path) -> None:
@@ -209,4 +209,4 @@ def test_without_a_rebalancer_the_history_on_disk_is_read(tmp_path: Path) -> Non
     world = World(tmp_path, make_job(1, site_factor=-7))
     world.cycle()
     world.rebalancer.history.close()
-    assert reset_factors(world.site, world.slurm).restored == (("1", -7),)
+    assert reset_effects(world.site, world.slurm, helper=world.rebalancer.helper).restored == (("1", -7),)

@@ -77,28 +77,28 @@ def test_a_finding_is_kept_once_with_its_first_and_last_time(store: HistoryStore
 
 def test_the_journal_remembers_until_it_forgets(store: HistoryStore) -> None:
     entry = TouchedJob(job_id=JobId("1"), submit_s=100, former=-7, last_written=39_000, at_s=1.0)
-    store.touch([entry])
-    assert store.touched_jobs() == {JobId("1"): entry}
-    store.forget([JobId("1")])
-    assert store.touched_jobs() == {}
+    store.touch(TouchedJob, [entry])
+    assert store.journal(TouchedJob) == {JobId("1"): entry}
+    store.forget(TouchedJob, [JobId("1")])
+    assert store.journal(TouchedJob) == {}
 
 
 def test_the_journal_survives_a_restart(tmp_path: Path) -> None:
     entry = TouchedJob(job_id=JobId("1"), submit_s=100, former=0, last_written=1, at_s=1.0)
     with HistoryStore(tmp_path / "history.db") as first:
-        first.touch([entry])
+        first.touch(TouchedJob, [entry])
     with HistoryStore(tmp_path / "history.db") as second:
-        assert second.touched_jobs() == {JobId("1"): entry}
+        assert second.journal(TouchedJob) == {JobId("1"): entry}
 
 
 def test_old_rows_are_pruned_and_the_journal_is_not(store: HistoryStore) -> None:
     store.add_submissions([{"at_s": at_s, "uid": 1, "user": "u", "verdict": "accept"} for at_s in (1.0, 99.0)])
     store.upsert_jobs([_job(end_s=1.0), _job(job_id="2")])
-    store.touch([TouchedJob(job_id=JobId("1"), submit_s=1, former=0, last_written=1, at_s=1.0)])
+    store.touch(TouchedJob, [TouchedJob(job_id=JobId("1"), submit_s=1, former=0, last_written=1, at_s=1.0)])
     assert store.prune(now_s=100.0, retention_s=50.0) == 2
     assert [row["at_s"] for row in store.query("SELECT at_s FROM submissions")] == [99.0]
     assert [row["job_id"] for row in store.query("SELECT job_id FROM jobs")] == ["2"]
-    assert len(store.touched_jobs()) == 1
+    assert len(store.journal(TouchedJob)) == 1
 
 
 def test_an_unknown_column_is_named(store: HistoryStore) -> None:
@@ -152,4 +152,4 @@ def test_a_database_of_a_later_release_is_left_alone(tmp_path: Path) -> None:
 
 def test_every_table_is_described_and_ages_or_is_the_journal(store: HistoryStore) -> None:
     tables = {row["name"] for row in store.query("SELECT name FROM sqlite_master WHERE type = 'table'")}
-    assert tables == set(DESCRIPTIONS) == set(AGE_COLUMNS) | {"touched_jobs"}
+    assert tables == set(DESCRIPTIONS) == set(AGE_COLUMNS) | {"touched_jobs", "touched_qos"}

@@ -1,0 +1,77 @@
+"""Full Preempt lists come back whenever nobody steers: a list that is frozen half-way would block rightful claims."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from policies.quota.layout import full_preempt_list
+from policies.quota.names import Band
+from policies.quota.nominal import compute_nominals
+from slurm_plugin.qos_helper.client import HelperUnavailableError
+from slurm_plugin.qos_helper.request import Setting, Verdict, group_changes
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from policies.records import QosRecord
+    from policies.site_policy import SitePolicy
+    from slurm_plugin.client import SlurmClient
+    from slurm_plugin.qos_helper.client import QosHelper
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ListReport:
+    """What became of the Preempt lists.
+
+    Attributes
+    ----------
+    restored : tuple of str
+        QOSes whose list was written.
+    failed : tuple of (str, str)
+        QOSes whose list still is not full, with the reason.
+    """
+
+    restored: tuple[str, ...] = ()
+    failed: tuple[tuple[str, str], ...] = ()
+
+
+def full_lists(policy: SitePolicy, present: Sequence[QosRecord]) -> dict[str, tuple[str, ...]]:
+    """Return the full list of each guaranteed and borrow QOS that exists, with the QOSes that exist."""
+    names = {record.name for record in present}
+    quotas = compute_nominals(policy, ())  # the names do not depend on the nodes
+    lists: dict[str, tuple[str, ...]] = {}
+    for quota in quotas:
+        for qos, band in ((quota.guaranteed_qos, Band.GUARANTEED), (quota.borrow_qos, Band.BORROW)):
+            if qos is not None and qos in names:
+                full = full_preempt_list(quotas, quota.agent, band)
+                lists[qos] = tuple(name for name in full if name in names)
+    return lists
+
+
+def restore_lists(policy: SitePolicy, client: SlurmClient, helper: QosHelper) -> ListReport:
+    """Write the full Preempt lists where they are not full; doing it again changes nothing.
+
+    Raises
+    ------
+    SlurmError
+        The present lists could not be read from slurmctld.
+    """
+    if policy.bands is None:
+        return ListReport()
+    present, _ = client.fetch_qos()
+    now = {record.name: record.preempt for record in present}
+    wanted = [
+        (name, Setting.PREEMPT, ",".join(names))
+        for name, names in full_lists(policy, present).items()
+        if now[name] != names
+    ]
+    if not wanted:
+        return ListReport()
+    try:
+        outcomes = helper.apply(group_changes(wanted))
+    except HelperUnavailableError as err:
+        return ListReport(failed=tuple((name, str(err)) for name, _, _ in wanted))
+    done = [name for one in outcomes if one.verdict is Verdict.DONE for name in one.change.names]
+    failed = [(name, one.text) for one in outcomes if one.verdict is not Verdict.DONE for name in one.change.names]
+    return ListReport(restored=tuple(sorted(done)), failed=tuple(sorted(failed)))

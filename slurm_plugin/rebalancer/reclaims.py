@@ -1,0 +1,130 @@
+"""Reclaims as they are seen: a job that ran on borrowed quota and has one restart more in the next observation.
+
+Slurm itself preempts, at any time between two cycles, so the evidence is in two observations that follow each other.
+A job whose nodes are down now was not taken back. Who took the place is read from the nodes: a guaranteed job that
+started there since, else the one that waits with the highest priority.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from policies.nodelist import expand_nodes
+from policies.quota.amounts import format_tres
+from policies.quota.names import Band
+from policies.records import AgentName, JobId, JobRecord
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from policies.records import Observation
+    from slurm_plugin.rebalancer.own_qos import OwnQos
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reclaim:
+    """One job that was taken back.
+
+    Attributes
+    ----------
+    job : JobRecord
+        As it ran.
+    restarts : int
+        Slurm's count afterwards.
+    ran_s : float
+        How long it had run when it was last seen.
+    claimant, claimant_job
+        Who has or waits for the place; ``None`` if nobody was seen.
+    reason : str
+        In words, for ``fairgpu explain``.
+    """
+
+    job: JobRecord
+    agent: AgentName
+    band: Band
+    restarts: int
+    ran_s: float
+    claimant: AgentName | None
+    claimant_job: JobId | None
+    reason: str
+
+
+def find_reclaims(before: Observation, seen: Observation, own: OwnQos) -> tuple[Reclaim, ...]:
+    """Return the reclaims between two observations, in the order of jobs."""
+    now = {job.job_id: job for job in seen.jobs}
+    down = {node.name for node in seen.nodes if "down" in node.state or "fail" in node.state}
+    found = []
+    for job in before.jobs:
+        after = now.get(job.job_id)
+        is_back = after is not None and job.state.holds_resources and after.restarts > job.restarts
+        if after is None or not is_back or not own.is_borrowed(job.qos):
+            continue
+        nodes = frozenset(expand_nodes(job.nodes))
+        if not nodes.isdisjoint(down):
+            continue
+        found.append(_reclaim(job, after, before, seen, own))
+    return tuple(found)
+
+
+def _reclaim(job: JobRecord, after: JobRecord, before: Observation, seen: Observation, own: OwnQos) -> Reclaim:
+    agent, band = own.bands[job.qos]
+    claim = _claim(job, before, seen, own)
+    claimant = None if claim is None else own.bands[claim.qos][0]
+    return Reclaim(
+        job=job,
+        agent=agent,
+        band=band,
+        restarts=after.restarts,
+        ran_s=max(0.0, before.at_s - (job.start_s or before.at_s)),
+        claimant=claimant,
+        claimant_job=None if claim is None else claim.job_id,
+        reason=_words(job, band, claim, claimant),
+    )
+
+
+def _claim(victim: JobRecord, before: Observation, seen: Observation, own: OwnQos) -> JobRecord | None:
+    nodes = frozenset(expand_nodes(victim.nodes))
+    ran = {job.job_id for job in before.jobs if job.state.holds_resources}
+    started = [
+        job
+        for job in _claimants(seen.jobs, victim, own)
+        if job.state.holds_resources and job.job_id not in ran and not nodes.isdisjoint(expand_nodes(job.nodes))
+    ]
+    waiting = [job for job in _claimants(seen.jobs, victim, own) if job.state.is_pending and job.priority > 0]
+    return max(started or waiting, key=lambda job: job.priority, default=None)
+
+
+def _claimants(jobs: Iterable[JobRecord], victim: JobRecord, own: OwnQos) -> list[JobRecord]:
+    """Jobs whose band may take from the victim's."""
+    bands = {Band.GUARANTEED} if own.bands[victim.qos][1] is Band.BORROW else {Band.GUARANTEED, Band.BORROW}
+    return [job for job in jobs if job.qos in own.bands and own.bands[job.qos][1] in bands]
+
+
+def _words(job: JobRecord, band: Band, claim: JobRecord | None, claimant: AgentName | None) -> str:
+    lent = "borrowed quota" if band is Band.BORROW else "idle resources beyond the borrow cap"
+    if claim is None:
+        return f"it ran on {lent} ({job.qos}), and somebody who is owed the place needed it"
+    verb = "started in its place" if claim.state.holds_resources else "waits for it"
+    asked = format_tres(claim.tres)
+    return f"it ran on {lent} ({job.qos}), and agent {claimant} is owed it: its job {claim.job_id} ({asked}) {verb}"
+
+
+def reclaim_row(reclaim: Reclaim, *, at_s: float) -> Mapping[str, object]:
+    """Return the row of the history's table ``reclaims``."""
+    job = reclaim.job
+    return {
+        "at_s": at_s,
+        "job_id": job.job_id,
+        "restarts": reclaim.restarts,
+        "agent": reclaim.agent,
+        "user": job.user,
+        "qos": job.qos,
+        "band": reclaim.band.value,
+        "ran_s": reclaim.ran_s,
+        "nodes": job.nodes,
+        "tres": format_tres(job.tres),
+        "claimant": reclaim.claimant,
+        "claimant_job": reclaim.claimant_job,
+        "reason": reclaim.reason,
+    }

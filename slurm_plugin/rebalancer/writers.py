@@ -1,0 +1,201 @@
+"""How each kind of decision is written: the client's or the helper's call, with the undo journal before it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final, assert_never
+
+from policies.plan import Decision, SetBorrowRank, SetPreemptList, SetQos, SetSiteFactor, StartNow
+from policies.records import JobId, JobRecord
+from policies.site_policy import Mode
+from slurm_plugin.client import SlurmClient, UpdateStatus
+from slurm_plugin.qos_helper.client import HelperUnavailableError, QosHelper
+from slurm_plugin.qos_helper.request import Setting, Verdict, group_changes
+from slurm_plugin.rebalancer.decision_view import Key, key_of
+from slurm_plugin.rebalancer.history import History
+from slurm_plugin.rebalancer.journal import former_factor
+from slurm_plugin.rebalancer.outcomes import Enacted, EnactOutcome
+from slurm_plugin.rebalancer.own_qos import OwnQos
+from slurm_plugin.rebalancer.qos_journal import former_qos
+from slurm_plugin.rebalancer.store import TouchedJob, TouchedQos
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from slurm_plugin.client import UpdateOutcome
+
+REFUSED_PAUSE_S: Final = 60.0
+"""A decision that Slurm refused is not tried again for so long."""
+
+_NO_ANSWER: Final = "no answer"
+_NO_JOURNAL: Final = "the former value could not be noted"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EnactRules:
+    """What enacting reads of the site file: the mode (a dry run counts as observe), the factor scale, our QOSes."""
+
+    mode: Mode
+    scale: int
+    own: OwnQos = field(default_factory=OwnQos)
+
+
+@dataclass(slots=True, kw_only=True)
+class Batch:
+    """One plan on its way: what is known of its jobs, what became of its decisions.
+
+    Attributes
+    ----------
+    refused : dict of Key to float
+        Decisions that Slurm refused just now and until when they rest, seconds since the epoch.
+    """
+
+    rules: EnactRules
+    now_s: float
+    jobs: Mapping[JobId, JobRecord]
+    outcomes: dict[Key, tuple[EnactOutcome, str]] = field(default_factory=dict)
+    refused: dict[Key, float] = field(default_factory=dict)
+
+    def note(self, decisions: Sequence[Decision], outcome: EnactOutcome, text: str = "") -> None:
+        """Say what became of decisions, unless a later word follows."""
+        self.outcomes.update({key_of(decision): (outcome, text) for decision in decisions})
+        if outcome is EnactOutcome.REJECTED:
+            self.refused.update({key_of(decision): self.now_s + REFUSED_PAUSE_S for decision in decisions})
+
+    def enacted(self, decision: Decision) -> Enacted:
+        """Return the last word on a decision; without one the rate limit stood before it."""
+        outcome, text = self.outcomes.get(key_of(decision), (EnactOutcome.DEFERRED, "rate limit"))
+        return Enacted(decision=decision, outcome=outcome, text=text)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Writer:
+    """Writes decisions of one kind at a time. Every method may raise ``SlurmError``."""
+
+    client: SlurmClient
+    helper: QosHelper
+    history: History
+
+    def write(self, chunk: Sequence[Decision], batch: Batch) -> None:
+        """Write decisions that are all of one kind."""
+        factors: list[SetSiteFactor] = []
+        moves: list[SetQos] = []
+        starts: list[StartNow] = []
+        settings: list[SetBorrowRank | SetPreemptList] = []
+        for decision in chunk:
+            match decision:
+                case SetSiteFactor():
+                    factors.append(decision)
+                case SetQos():
+                    moves.append(decision)
+                case StartNow():
+                    starts.append(decision)
+                case SetBorrowRank() | SetPreemptList():
+                    settings.append(decision)
+                case _:
+                    assert_never(decision)
+        self._write_factors(factors, batch)
+        self._write_moves(moves, batch)
+        self._write_starts(starts, batch)
+        self._write_settings(settings, batch)
+
+    def _write_factors(self, decisions: Sequence[SetSiteFactor], batch: Batch) -> None:
+        journal = self.history.factors
+        lines = [_factor_line(decision, batch, journal.lines) for decision in decisions]
+        is_safe = journal.touch(lines)
+        # Without a disk only jobs whose former value is 0 are written: off resets those by their range.
+        wanted = [one for one, line in zip(decisions, lines, strict=True) if is_safe or line.former == 0]
+        _note_asked(batch, decisions, wanted)
+        if wanted:
+            answers = self.client.set_site_factors([(one.job_id, one.new) for one in wanted])
+            _note_answers(batch, wanted, answers)
+
+    def _write_moves(self, decisions: Sequence[SetQos], batch: Batch) -> None:
+        journal, own = self.history.moves, batch.rules.own
+        lines = [_move_line(decision, batch, journal.lines) for decision in decisions]
+        is_safe = journal.touch(lines)
+        # Without a disk only jobs that belong in a guaranteed QOS are moved: off knows those by the name.
+        wanted = [
+            one
+            for one, line in zip(decisions, lines, strict=True)
+            if is_safe or (own.is_borrowed(one.new) and line.former == own.guaranteed_of(one.new))
+        ]
+        _note_asked(batch, decisions, wanted)
+        if wanted:
+            _note_answers(batch, wanted, self.client.set_job_qos([(one.job_id, one.new) for one in wanted]))
+
+    def _write_starts(self, decisions: Sequence[StartNow], batch: Batch) -> None:
+        _note_asked(batch, decisions, decisions)
+        if decisions:
+            _note_answers(batch, decisions, self.client.start_now([one.job_id for one in decisions]))
+
+    def _write_settings(self, decisions: Sequence[SetBorrowRank | SetPreemptList], batch: Batch) -> None:
+        by_qos: dict[tuple[str, Setting], Decision] = {}
+        wanted: list[tuple[str, Setting, str]] = []
+        for one in decisions:
+            setting, value = _setting_of(one)
+            by_qos[one.qos, setting] = one
+            wanted.append((one.qos, setting, value))
+        batch.note(decisions, EnactOutcome.UNHELPED)
+        try:
+            outcomes = self.helper.apply(group_changes(wanted)) if wanted else ()
+        except HelperUnavailableError as err:
+            batch.note(decisions, EnactOutcome.UNHELPED, str(err))
+            return
+        for found in outcomes:
+            outcome = EnactOutcome.WRITTEN if found.verdict is Verdict.DONE else EnactOutcome.REJECTED
+            asked = [by_qos[name, found.change.setting] for name in found.change.names]
+            batch.note(asked, outcome, found.text)
+
+
+_OUTCOME_OF: Final = {
+    UpdateStatus.OK: EnactOutcome.WRITTEN,
+    UpdateStatus.GONE: EnactOutcome.GONE,
+    UpdateStatus.REJECTED: EnactOutcome.REJECTED,
+}
+
+
+def _note_asked(batch: Batch, decisions: Sequence[Decision], wanted: Sequence[Decision]) -> None:
+    batch.note(decisions, EnactOutcome.UNJOURNALLED, _NO_JOURNAL)
+    batch.note(wanted, EnactOutcome.UNANSWERED, _NO_ANSWER)
+
+
+def _note_answers(
+    batch: Batch, decisions: Sequence[SetSiteFactor | SetQos | StartNow], answers: Sequence[UpdateOutcome]
+) -> None:
+    by_job = {decision.job_id: decision for decision in decisions}
+    for answer in answers:
+        batch.note([by_job[answer.job_id]], _OUTCOME_OF[answer.status], answer.text)
+
+
+def _setting_of(decision: SetBorrowRank | SetPreemptList) -> tuple[Setting, str]:
+    match decision:
+        case SetBorrowRank():
+            return Setting.PRIORITY, str(decision.new)
+        case SetPreemptList():
+            return Setting.PREEMPT, ",".join(decision.new)
+        case _:
+            assert_never(decision)
+
+
+def _factor_line(decision: SetSiteFactor, batch: Batch, journal: Mapping[JobId, TouchedJob]) -> TouchedJob:
+    job = batch.jobs[decision.job_id]
+    return TouchedJob(
+        job_id=decision.job_id,
+        submit_s=job.submit_s,
+        former=former_factor(job, journal, scale=batch.rules.scale),
+        last_written=decision.new,
+        at_s=batch.now_s,
+    )
+
+
+def _move_line(decision: SetQos, batch: Batch, journal: Mapping[JobId, TouchedQos]) -> TouchedQos:
+    job = batch.jobs[decision.job_id]
+    return TouchedQos(
+        job_id=decision.job_id,
+        submit_s=job.submit_s,
+        former=former_qos(job, journal, batch.rules.own),
+        last_written=decision.new,
+        at_s=batch.now_s,
+    )
