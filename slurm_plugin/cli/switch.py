@@ -16,11 +16,11 @@ from slurm_plugin.cli._options import EXIT_FAILED, json_option, site_option, slu
 from slurm_plugin.cli._output import echo_json, print_line, talk
 from slurm_plugin.client.cli import CliSettings, CliSlurm
 from slurm_plugin.client.command import ProcessRunner
-from slurm_plugin.doctor.host import read_standings_age_s
 from slurm_plugin.errors import ConfigError, SlurmError
 from slurm_plugin.qos_helper.client import SocketQosHelper, helper_socket
 from slurm_plugin.rebalancer.history import FILE_NAME as HISTORY_NAME
 from slurm_plugin.rebalancer.lease import LeaseHolder, lease_holder
+from slurm_plugin.rebalancer.liveness import look_for_rebalancer
 from slurm_plugin.rebalancer.reset import ResetReport, reset_effects
 from slurm_plugin.site import SiteFile, load_site
 from slurm_plugin.site.durations import format_duration
@@ -32,9 +32,6 @@ if TYPE_CHECKING:
 
     from policies.records import JobId
     from slurm_plugin.client.protocol import UpdateOutcome
-
-_STUCK_AFTER_S: Final = 10.0
-"""A rebalancer that holds the lease but finished no cycle for so long (and three intervals) will not reset."""
 
 _SHOWN_FAILURES: Final = 20
 
@@ -136,16 +133,11 @@ def _who() -> str:
 
 def _live_rebalancer(site: SiteFile) -> LeaseHolder | None:
     """Return the rebalancer that runs cycles; one that holds the lease but stands still counts as none."""
-    holder = lease_holder(site.paths.state_dir)
-    if holder is None:
-        return None
-    now_s = time.time()
-    cycle_age_s = read_standings_age_s(site.paths.run_dir, now_s)
-    age_s = min(now_s - holder.started_s, cycle_age_s if cycle_age_s is not None else now_s)
-    if age_s <= max(_STUCK_AFTER_S, 3 * site.rebalancer.interval_s):
-        return holder
-    talk(f"The rebalancer (pid {holder.pid}) holds the lease but finished no cycle for {age_s:.0f} s.")
-    return None
+    found = look_for_rebalancer(site, now_s=time.time())
+    if found.holder is not None and found.is_stuck:
+        pid = found.holder.pid
+        talk(f"The rebalancer (pid {pid}) holds the lease but finished no cycle for {found.idle_s:.0f} s.")
+    return found.holder if found.is_alive else None
 
 
 def _reset(site: SiteFile, slurm_bin_dir: Path | None) -> ResetReport:

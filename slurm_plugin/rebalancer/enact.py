@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from itertools import groupby
 from typing import TYPE_CHECKING, Final
 
 from policies.site_policy import Mode
@@ -121,11 +122,9 @@ class Enactor:
 
 
 def _chunks(decisions: Sequence[Decision]) -> Iterator[list[Decision]]:
-    """Decisions of one kind together, kinds in the order in which they first appear: few commands, head first."""
-    by_kind: dict[type[Decision], list[Decision]] = {}
-    for decision in decisions:
-        by_kind.setdefault(type(decision), []).append(decision)
-    for alike in by_kind.values():
+    """Neighbours of one kind together, in the plan's order."""
+    for _, run in groupby(decisions, key=type):
+        alike = list(run)
         for start in range(0, len(alike), CHUNK):
             yield alike[start : start + CHUNK]
 

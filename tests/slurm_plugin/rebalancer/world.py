@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from policies.records import AccountName, JobId, JobRecord, JobState, NodeName, NodeRecord, PartitionName
 from slurm_plugin.client import FakeSlurm
@@ -28,9 +28,9 @@ paths: {{state_dir: {path}, run_dir: {path}}}
 """
 
 
-def make_site(path: Path, *, mode: str = "enforce", rate: int = 100) -> SiteFile:
-    """Site file with its state and run directory in ``path``."""
-    text = SITE.format(mode=mode, rate=rate, path=path)
+def make_site(path: Path, *, mode: str = "enforce", rate: int = 100, more: str = "") -> SiteFile:
+    """Site file with its state and run directory in ``path``; ``more`` is text at its end."""
+    text = SITE.format(mode=mode, rate=rate, path=path) + more
     (path / "site.yaml").write_text(text, encoding="utf-8")
     return parse_site(text, path=path / "site.yaml")
 
@@ -81,9 +81,11 @@ class World:
         What is in the queue at the start.
     """
 
+    MORE: ClassVar[str] = ""
+
     def __init__(self, path: Path, *jobs: JobRecord, mode: str = "enforce", rate: int = 100, **slurm: str) -> None:
         self.now_s = START_S
-        self.site = make_site(path, mode=mode, rate=rate)
+        self.site = make_site(path, mode=mode, rate=rate, more=self.MORE)
         self.slurm = make_slurm(*jobs, **slurm)
         self.restart()
 

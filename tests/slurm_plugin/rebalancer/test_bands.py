@@ -1,0 +1,214 @@
+"""Bands on a Slurm in memory: overflow, steering without a helper, undo, reclaims in the history."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import pytest
+
+from policies.plan import SetBorrowRank, SetPreemptList, SetQos
+from policies.records import JobId
+from slurm_plugin.rebalancer.daemon import Daemon, Signals
+from slurm_plugin.rebalancer.outcomes import EnactOutcome
+from slurm_plugin.rebalancer.reset import reset_effects
+from tests.slurm_plugin.rebalancer.band_world import REC, RISK, BandWorld
+from tests.slurm_plugin.rebalancer.world import make_job
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from policies.records import JobRecord
+    from slurm_plugin.rebalancer.cycle import CycleResult
+    from slurm_plugin.rebalancer.reset import ResetReport
+
+FULL_RISK = ("fg_fake_rec_borrow", "fg_fake_rec_opp", "fg_fake_risk_borrow", "fg_fake_risk_opp")
+
+
+def gpus(number: int, account: str, n_gpus: int, **changes: object) -> JobRecord:
+    tres = (("cpu", n_gpus), ("gres/gpu", n_gpus), ("mem", 1024))
+    return make_job(number, account, tres=tres, qos=f"fg_fake_{account}", **changes)
+
+
+def busy(path: Path, **options: str) -> BandWorld:
+    """Rec holds its 6 GPUs and has 7 one-GPU jobs waiting; risk is idle."""
+    jobs = [gpus(1, "rec", 4), gpus(2, "rec", 2)]
+    waiting = [gpus(number, "rec", 1, reason="QOSGrpGRES") for number in range(3, 10)]
+    world = BandWorld(path, *jobs, *waiting, **options)
+    world.slurm.start_job(JobId("1"), nodes="node01")
+    world.slurm.start_job(JobId("2"), nodes="node02")
+    return world
+
+
+def outcomes(result: CycleResult, kind: type) -> set[EnactOutcome]:
+    return {one.outcome for one in result.enacted.enacted if isinstance(one.decision, kind)}
+
+
+def reset(world: BandWorld) -> ResetReport:
+    world.advance(1.0)
+    return reset_effects(world.site, world.slurm, helper=world.helper, history=world.rebalancer.history)
+
+
+def test_jobs_beyond_the_quota_go_to_the_cap_and_then_to_the_opportunistic_band(tmp_path: Path) -> None:
+    world = busy(tmp_path)
+    world.cycle()
+    bands = [world.qos_of(number) for number in range(3, 10)]
+    assert bands.count(f"{REC}_borrow") == 1  # 20 % of 6, rounded down
+    assert bands.count(f"{REC}_opp") == 6
+    world.cycle()
+    assert len(world.slurm.moved) == 7
+
+
+def test_without_bands_in_the_site_file_no_qos_is_read_or_written(tmp_path: Path) -> None:
+    world = busy(tmp_path)
+    world.rebalancer.site = replace(world.site, policy=replace(world.site.policy, bands=None))
+    result = world.cycle()
+    assert result.observation.qos == ()
+    assert world.slurm.moved == ()
+    assert not world.helper.asked
+
+
+def test_without_a_helper_ordering_and_overflow_go_on(tmp_path: Path) -> None:
+    world = busy(tmp_path)
+    world.helper.is_away = True
+    result = world.cycle()
+    assert outcomes(result, SetQos) == {EnactOutcome.WRITTEN}
+    assert outcomes(result, SetPreemptList) == {EnactOutcome.UNHELPED}
+    assert result.error is None
+    assert world.factor(3)
+    (row,) = world.rebalancer.history.query("SELECT count(*) AS n FROM band_decisions WHERE outcome = 'unhelped'")
+    world.cycle()
+    (again,) = world.rebalancer.history.query("SELECT count(*) AS n FROM band_decisions WHERE outcome = 'unhelped'")
+    assert again == row
+
+
+def test_a_list_that_the_helper_cannot_write_rests_a_minute(tmp_path: Path) -> None:
+    world = busy(tmp_path)
+    world.helper.failure = "Problem talking to the database"
+    assert outcomes(world.cycle(), SetPreemptList) == {EnactOutcome.REJECTED}
+    assert outcomes(world.cycle(), SetPreemptList) == {EnactOutcome.PAUSED}
+    world.helper.failure = ""
+    assert outcomes(world.cycle(60.0), SetPreemptList) == {EnactOutcome.WRITTEN}
+
+
+def test_agents_at_or_below_nominal_leave_the_lists_and_come_back(tmp_path: Path) -> None:
+    world = busy(tmp_path)
+    world.cycle()
+    assert world.slurm.qos(REC).preempt == ("fg_fake_rec_borrow", "fg_fake_rec_opp")
+    assert world.slurm.qos(RISK).preempt == ("fg_fake_risk_borrow", "fg_fake_risk_opp")
+    for number in range(3, 10):
+        world.slurm.start_job(JobId(str(number)), nodes="node03")
+    result = world.cycle()
+    assert world.slurm.qos(RISK).preempt == FULL_RISK
+    assert outcomes(result, SetBorrowRank) == {EnactOutcome.WRITTEN}
+    assert world.slurm.qos(f"{REC}_borrow").priority < world.slurm.qos(f"{RISK}_borrow").priority
+
+
+def test_equal_changes_are_asked_once(tmp_path: Path) -> None:
+    world = busy(tmp_path)
+    world.cycle()
+    n_asked = len(world.helper.asked)
+    world.cycle()
+    assert len(world.helper.asked) == n_asked
+
+
+def test_off_moves_waiting_jobs_back_and_restores_the_lists(tmp_path: Path) -> None:
+    world = busy(tmp_path)
+    world.cycle()
+    world.slurm.start_job(JobId("3"), nodes="node02")
+    ran_in = world.qos_of(3)
+    report = reset(world)
+    assert {qos for _, qos in report.moved} == {REC}
+    assert [world.qos_of(number) for number in range(4, 10)] == [REC] * 6
+    assert world.qos_of(3) == ran_in
+    assert world.slurm.qos(RISK).preempt == FULL_RISK
+    assert RISK in report.lists.restored
+    assert reset(world).n_touched == 0
+
+
+def test_a_job_of_the_sites_own_qos_gets_that_one_back(tmp_path: Path) -> None:
+    world = BandWorld(tmp_path, make_job(1, "rec", qos="normal"))
+    world.cycle()
+    assert world.qos_of(1) == REC
+    world.restart()
+    world.cycle()
+    reset(world)
+    assert world.qos_of(1) == "normal"
+
+
+def test_a_lost_journal_sends_jobs_to_the_guaranteed_band(tmp_path: Path) -> None:
+    world = busy(tmp_path)
+    world.cycle()
+    world.rebalancer.history.close()
+    for path in tmp_path.glob("history.db*"):
+        path.unlink()
+    world.restart()
+    assert {qos for _, qos in reset(world).moved} == {REC}
+
+
+def test_what_the_owner_changed_meanwhile_is_the_former_value(tmp_path: Path) -> None:
+    world = BandWorld(tmp_path, make_job(1, "rec", qos="normal"))
+    world.cycle()
+    world.slurm.add_job(make_job(1, "rec", qos="special"))
+    world.cycle()
+    reset(world)
+    assert world.qos_of(1) == "special"
+
+
+def test_a_move_that_got_lost_is_made_again(tmp_path: Path) -> None:
+    world = BandWorld(tmp_path, make_job(1, "rec", qos="normal"))
+    world.slurm.lose_updates(1)
+    world.cycle()
+    assert world.qos_of(1) == "normal"
+    world.cycle()
+    assert world.qos_of(1) == REC
+
+
+def test_a_clean_stop_restores_the_lists(tmp_path: Path) -> None:
+    world = busy(tmp_path)
+    daemon = Daemon(rebalancer=world.rebalancer, signals=Signals(), wait=world.advance)
+    daemon.run(once=True)
+    written = "SELECT * FROM band_decisions WHERE kind = 'SetPreemptList' AND outcome = 'written'"
+    assert world.rebalancer.history.query(written)
+    assert world.slurm.qos(RISK).preempt == FULL_RISK
+
+
+@pytest.mark.parametrize("is_down", [False, True])
+def test_a_restart_of_a_borrowing_job_is_told_as_a_reclaim_unless_its_node_failed(
+    tmp_path: Path,
+    is_down: bool,  # noqa: FBT001 - the table's column
+) -> None:
+    world = busy(tmp_path)
+    world.cycle()
+    borrower = next(str(number) for number in range(3, 10) if world.qos_of(number) == f"{REC}_borrow")
+    world.slurm.start_job(JobId(borrower), nodes="node03")
+    world.cycle()
+    world.slurm.requeue_job(JobId(borrower))
+    world.slurm.add_job(gpus(50, "risk", 4))
+    world.slurm.start_job(JobId("50"), nodes="node03")
+    if is_down:
+        world.slurm.set_node_state(next(n.name for n in world.slurm.observe().nodes if n.name == "node03"), "down")
+    world.cycle()
+    rows = world.rebalancer.history.query("SELECT * FROM reclaims")
+    if is_down:
+        assert rows == []
+        return
+    (row,) = rows
+    assert (row["job_id"], row["agent"], row["band"]) == (borrower, "rec", "borrow")
+    assert (row["claimant"], row["claimant_job"]) == ("risk", "50")
+    assert "agent risk is owed it" in row["reason"]
+
+
+def test_a_delay_is_lifted_for_a_victim_below_nominal(tmp_path: Path) -> None:
+    world = busy(tmp_path)
+    world.cycle()
+    borrower = JobId(next(str(number) for number in range(3, 10) if world.qos_of(number) == f"{REC}_borrow"))
+    world.slurm.start_job(borrower, nodes="node03")
+    world.cycle()
+    world.slurm.requeue_job(borrower)
+    for number in (1, 2):
+        world.slurm.finish_job(JobId(str(number)))
+    world.cycle()
+    assert world.slurm.started_now == (borrower,)
+    assert world.qos_of(borrower) == REC
+    assert world.slurm.job(borrower).eligible_s == int(world.now_s)
