@@ -84,6 +84,9 @@ _WHY: Final = {
 }
 
 
+_ROOM_BY_USE: Final = "its guaranteed band has room, which an earlier job of the agent cannot use now"
+
+
 def exceeds(record: QosRecord, job: JobRecord) -> bool:
     """Whether one job of this size is beyond the QOS's limits, however little else runs in it."""
     request = (*job.tres, ("node", max(1, job.n_nodes)))
@@ -164,11 +167,19 @@ class _Pass:
         n_fit = self._n_guaranteed(row) if self.is_open[row] or is_victim else 0
         if n_fit:
             self._claim(row, n_fit)
-            if is_victim:
-                self.out.victims.append(row)
+        elif is_victim and self._has_room_by_use(row):
+            self._wish(row, Band.GUARANTEED, _ROOM_BY_USE)
         elif not self.is_open[row] and not self._is_at_home(row):
             self._wish(row, Band.GUARANTEED, "each job starts out in its guaranteed band")
+        if is_victim and row in self.out.wishes:
+            self.out.victims.append(row)
         return bool(n_fit) or not self.is_open[row]
+
+    def _has_room_by_use(self, row: int) -> bool:
+        """Whether running jobs alone leave room in the guaranteed band: earlier pending ones may be stuck."""
+        agent, job = self.owner[row], self.bands.pending[row]
+        limits, used = self.qos[agent].guaranteed.grp_tres, self.out.used[agent][Band.GUARANTEED]
+        return not self._leaves_band(row) and n_fitting(limits, used, job.tres, 1) > 0
 
     def _n_guaranteed(self, row: int) -> int:
         """How many tasks of the job have room in its guaranteed band."""
@@ -219,7 +230,8 @@ class _Pass:
         used = self.used[agent][band]
         n_fit = n_fitting(record.grp_tres, used, job.tres, max(1, job.n_tasks))
         n_placed = self.room.place(job, n_fit)
-        if not n_placed and not (n_fit and self.bands.band_of(agent, job) is band):
+        waits_here = n_fit and self.bands.band_of(agent, job) is band and not self._has_room_by_use(row)
+        if not n_placed and not waits_here:
             return False
         add_tres(used, job.tres, n_placed or 1)
         self._wish(row, band, f"{self._why_full(row)}; {_WHY[band]}")
@@ -237,7 +249,9 @@ class _Pass:
             self.out.idle_gpus += n_idle * dict(job.tres).get(GPU, 0)
         here = self.bands.band_of(agent, job)
         usable = [band for band in reversed(BORROWED) if self._may_use(row, band)]
-        if here in usable and (here is Band.OPPORTUNISTIC or self._leaves_band(row)):
+        if self._has_room_by_use(row):
+            self._wish(row, Band.GUARANTEED, _ROOM_BY_USE)
+        elif here in usable and (here is Band.OPPORTUNISTIC or self._leaves_band(row)):
             self._park(row, here or Band.OPPORTUNISTIC, f"{self._why_full(row)}; it waits for idle resources")
         elif usable and self._leaves_band(row):
             self._park(row, usable[0], self._why_full(row))
