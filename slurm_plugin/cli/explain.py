@@ -3,30 +3,46 @@
 from __future__ import annotations
 
 import sys
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import click
 
 from policies.errors import PolicyError
 from policies.explanation import JobExplanation, QueuePlace, WeightArithmetic, explain_job
+from policies.quota.amounts import format_tres
+from policies.quota.names import Band
 from policies.startability import Startability
 from policies.submission.decision import Verdict
 from slurm_plugin.cli._fresh import Looked, look, snapshot_option
-from slurm_plugin.cli._numbers import amount, exact
+from slurm_plugin.cli._numbers import amount, duration, exact
 from slurm_plugin.cli._options import EXIT_FAILED, json_option, site_option, slurm_bin_dir_option
 from slurm_plugin.cli._output import echo_json, print_line, print_table, talk
 from slurm_plugin.cli.status import describe_reading
 from slurm_plugin.rebalancer.history import FILE_NAME
+from slurm_plugin.rebalancer.own_qos import OwnQos
 from slurm_plugin.rebalancer.store import HistoryError, HistoryStore
 
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from policies.plan import BandStanding
     from slurm_plugin.site import SiteFile
 
-_N_DECISIONS = 5
+_N_ROWS: Final = 5
 
 Rows = list[dict[str, Any]]
+
+
+class Past(NamedTuple):
+    """What the history knows of a job: its rows, the last decisions about it, when it was taken back."""
+
+    jobs: Rows
+    decisions: Rows
+    moves: Rows
+    reclaims: Rows
+
+
+_NOTHING: Final = Past([], [], [], [])
 
 
 @click.command("explain")
@@ -51,50 +67,53 @@ def explain_command(
     Exit codes: 0 done, 1 job unknown, 2 site file, 3 Slurm unreachable.
     """
     looked = look(site_path, slurm_bin_dir, snapshot_path)
-    jobs, decisions = _fetch_past(looked.site, job_id)
+    past = _fetch_past(looked.site, job_id)
     snapshot = looked.snapshot
     try:
         explanation = explain_job(
             snapshot.observation, snapshot.site_policy, snapshot.sla_memory, job_id, now=snapshot.now_s
         )
     except PolicyError as err:
-        _tell_past(job_id, jobs, decisions, error=err, as_json=as_json)
+        _tell_past(job_id, past, error=err, as_json=as_json)
         return
     if as_json:
-        echo_json({"explanation": explanation, "history": {"jobs": jobs, "decisions": decisions}})
+        echo_json({"explanation": explanation, "history": past._asdict()})
     else:
         _print_explanation(explanation, looked)
-        _print_decisions(decisions)
+        _print_past(past)
 
 
-def _tell_past(job_id: str, jobs: Rows, decisions: Rows, *, error: PolicyError, as_json: bool) -> None:
+def _tell_past(job_id: str, past: Past, *, error: PolicyError, as_json: bool) -> None:
     if as_json:
-        echo_json({"explanation": None, "history": {"jobs": jobs, "decisions": decisions}})
-    if not jobs and not decisions:
+        echo_json({"explanation": None, "history": past._asdict()})
+    if not any(past):
         talk(f"fairgpu: {error}; the history does not know it either")
         sys.exit(EXIT_FAILED)
     if as_json:
         return
     print_line(f"Job {job_id} is not in Slurm's queue any more. The history says:")
     names = ("job_id", "agent", "source", "user", "account", "state", "submit_s", "start_s", "end_s", "site_factor")
-    print_table("", names, [[row[name] for name in names] for row in jobs])
-    _print_decisions(decisions)
+    print_table("", names, [[row[name] for name in names] for row in past.jobs])
+    _print_past(past)
 
 
-def _fetch_past(site: SiteFile | None, job_id: str) -> tuple[Rows, Rows]:
+def _fetch_past(site: SiteFile | None, job_id: str) -> Past:
     path = None if site is None else site.paths.state_dir / FILE_NAME
     try:
         if path is None or not path.exists():
-            return [], []
+            return _NOTHING
         with HistoryStore(path) as store:
             jobs = store.query("SELECT * FROM jobs WHERE job_id = ? ORDER BY submit_s", (job_id,))
-            decisions = store.query(
-                "SELECT * FROM decisions WHERE job_id = ? ORDER BY at_s DESC LIMIT ?", (job_id, _N_DECISIONS)
-            )
+            latest = [_latest(store, table, job_id) for table in ("decisions", "band_decisions", "reclaims")]
     except (HistoryError, OSError) as err:
         talk(f"fairgpu: the history cannot be read: {err}")
-        return [], []
-    return jobs, decisions[::-1]
+        return _NOTHING
+    return Past(jobs, *latest)
+
+
+def _latest(store: HistoryStore, table: str, job_id: str) -> Rows:
+    sql = f"SELECT * FROM {table} WHERE job_id = ? ORDER BY at_s DESC LIMIT ?"  # noqa: S608 - a table of ours
+    return store.query(sql, (job_id, _N_ROWS))[::-1]
 
 
 def _print_explanation(told: JobExplanation, looked: Looked) -> None:
@@ -108,10 +127,37 @@ def _print_explanation(told: JobExplanation, looked: Looked) -> None:
         print_line(f"Agent     {submission.agent} (named by its {submission.source.value}; {submission.reason})")
     if submission.verdict is Verdict.REJECT:
         print_line(f"Refused   {submission.message}")
+    _print_band(told, looked)
     if told.weight is not None:
         _print_weight(told.weight)
     if told.place is not None:
         _print_place(told.place, told, scale=looked.snapshot.site_policy.factor_scale)
+
+
+def _print_band(told: JobExplanation, looked: Looked) -> None:
+    own = OwnQos.from_policy(looked.snapshot.site_policy)
+    if not own.bands or told.submission.agent is None:
+        return
+    qos = told.job.qos
+    if qos not in own.bands:
+        print_line(f"Band      none: QOS {qos or '(none)'} is not one of ours")
+        return
+    standing = next((one for one in looked.snapshot.plan.standings if one.agent == own.bands[qos][0]), None)
+    print_line(
+        f"Band      {_describe_band(own.bands[qos][1], None if standing is None else standing.bands)} (QOS {qos})"
+    )
+
+
+def _describe_band(band: Band, standing: BandStanding | None) -> str:
+    if standing is None:
+        return band.value
+    used, limit = {
+        Band.GUARANTEED: (standing.guaranteed, standing.nominal),
+        Band.BORROW: (standing.borrow, standing.borrow_cap),
+        Band.OPPORTUNISTIC: (standing.opportunistic, ()),
+    }[band]
+    text = f"{band.value}: {format_tres(used)} in use" + (f" of {format_tres(limit)}" if limit else "")
+    return text if band is Band.GUARANTEED else f"{text}; it is requeued when somebody who is owed the place needs it"
 
 
 def _waits(told: JobExplanation) -> str:
@@ -169,8 +215,14 @@ def _print_queue(place: QueuePlace, *, is_startable: bool) -> None:
         print_table("Just before it", ("job", "agent", "tag", "site factor"), rows)
 
 
-def _print_decisions(decisions: Rows) -> None:
-    if not decisions:
-        return
+def _print_past(past: Past) -> None:
+    for row in past.reclaims:
+        after = f"after {duration(row['ran_s'])} on {row['nodes'] or 'its nodes'}"
+        print_line(f"Taken back from you because {row['reason']} (restart {row['restarts']}, {after}).")
     names = ("cycle_id", "old", "new", "outcome", "reason")
-    print_table("Last decisions", ("cycle", *names[1:]), [[row[name] for name in names] for row in decisions])
+    if past.moves:
+        columns = ("cycle", "what", "from", "to", "outcome", "reason")
+        keys = ("cycle_id", "kind", *names[1:])
+        print_table("Last moves between bands", columns, [[row[key] for key in keys] for row in past.moves])
+    if past.decisions:
+        print_table("Last decisions", ("cycle", *names[1:]), [[row[name] for name in names] for row in past.decisions])

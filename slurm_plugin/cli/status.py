@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
+import os
 import time
+from collections import Counter
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import click
 
 from policies.census import compute_state
 from policies.weights import AgentWeight, compute_weights
+from slurm_plugin.cli._band_table import print_bands
 from slurm_plugin.cli._fresh import look, snapshot_option
 from slurm_plugin.cli._numbers import amount, amounts, decimal, duration
 from slurm_plugin.cli._options import json_option, site_option, slurm_bin_dir_option
 from slurm_plugin.cli._output import echo_json, print_line, print_table
 from slurm_plugin.doctor.host import read_standings_age_s
 from slurm_plugin.doctor.ping import ping_hook
+from slurm_plugin.qos_helper.client import HelperUnavailableError, SocketQosHelper, helper_socket
 from slurm_plugin.rebalancer.lease import lease_holder
 from slurm_plugin.site.switch import off_reason
 
@@ -23,9 +27,18 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from policies.fairness.sla_weight import IndicatorReading
-    from policies.plan import AgentStanding
+    from policies.plan import AgentStanding, Plan
     from slurm_plugin.site import SiteFile
     from slurm_plugin.snapshot import Snapshot
+
+
+_WORDS: Final = {
+    "SetSiteFactor": "site factor(s)",
+    "SetQos": "QOS(es) of jobs",
+    "StartNow": "begin time(s)",
+    "SetBorrowRank": "borrow rank(s)",
+    "SetPreemptList": "Preempt list(s)",
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,12 +55,15 @@ class Health:
         ``pid 12``, ``not running`` or ``unknown`` (this user may not look).
     hook : str
         What a ping said.
+    qos_helper : str or None
+        What a ping said; ``None`` where the site has no bands.
     """
 
     off_reason: str | None
     last_cycle_age_s: float | None
     rebalancer: str
     hook: str
+    qos_helper: str | None
 
 
 @click.command("status")
@@ -60,7 +76,8 @@ def status_command(
 ) -> None:
     """Show who has what and who is owed what, from a fresh look at Slurm; it needs no running daemon.
 
-    share/weight is what fairness makes equal among agents with waiting jobs: the smallest is served next.
+    share/weight is what fairness makes equal among agents with waiting jobs: the smallest is served next. With
+    bands, a second table says per agent what it is owed, uses, borrows and has lent.
 
     \b
     Examples:
@@ -97,7 +114,19 @@ def check_health(site: SiteFile, *, now_s: float) -> Health:
         last_cycle_age_s=read_standings_age_s(site.paths.run_dir, now_s),
         rebalancer=rebalancer,
         hook=hook,
+        qos_helper=None if site.policy.bands is None else _ping_helper(site),
     )
+
+
+def _ping_helper(site: SiteFile) -> str:
+    path = helper_socket(site)
+    try:
+        SocketQosHelper(path=path, timeout_s=1.0).ping()
+    except HelperUnavailableError as err:
+        if os.access(path, os.F_OK) and not os.access(path, os.W_OK):
+            return "listens (only root and the rebalancer's user may ask it)"
+        return f"no answer ({err}): jobs are ordered and overflow, but ranks and Preempt lists stay as they are"
+    return "answers"
 
 
 def _weights(snapshot: Snapshot) -> tuple[AgentWeight, ...]:
@@ -114,17 +143,25 @@ def _print_status(snapshot: Snapshot, health: Health | None) -> None:
     )
     rows = [_agent_row(standing, plan.tres, readings[standing.agent]) for standing in plan.standings]
     print_table(f"Cluster {policy.cluster}: {_mode_line(snapshot, health)}", columns, rows)
+    print_bands(plan)
     print_table("", ("tres", "capacity", "held by agents", "not held"), _capacity_rows(snapshot))
     if any(":" in name for name in plan.tres):
         print_line("A typed GPU counts as held only for jobs that named the type; gres/gpu counts every GPU.")
     if health is not None:
         print_line(f"Rebalancer: {health.rebalancer}, {_last_cycle(health)}")
         print_line(f"Submit hook: {health.hook}")
+        if health.qos_helper is not None:
+            print_line(f"QOS helper: {health.qos_helper}")
     if plan.findings:
         findings = [(finding.kind, finding.subject, finding.text) for finding in plan.findings]
         print_table("Findings", ("kind", "subject", "text"), findings)
     if plan.decisions:
-        print_line(f"{len(plan.decisions)} site factor(s) differ from the plan of this moment.")
+        print_line(f"{_describe_decisions(plan)} differ from the plan of this moment.")
+
+
+def _describe_decisions(plan: Plan) -> str:
+    counts = Counter(_WORDS[type(decision).__name__] for decision in plan.decisions)
+    return ", ".join(f"{count} {word}" for word, count in counts.items())
 
 
 def _agent_row(

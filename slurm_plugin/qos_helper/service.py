@@ -18,7 +18,12 @@ if TYPE_CHECKING:
 
 TIMEOUT_S: Final = 10.0
 _SHOWN_CHARS: Final = 400
-_WORDS: Final = {Setting.PRIORITY: "Priority", Setting.PREEMPT: "Preempt", Setting.GRP_TRES: "GrpTRES"}
+_WORDS: Final = {
+    Setting.PRIORITY: "Priority=",
+    Setting.PREEMPT_ADD: "Preempt+=",
+    Setting.PREEMPT_REMOVE: "Preempt-=",
+    Setting.GRP_TRES: "GrpTRES=",
+}
 
 _log = logging.getLogger(__name__)
 
@@ -69,5 +74,5 @@ class QosHelperService:
 
 def sacctmgr_argv(change: QosChange) -> tuple[str, ...]:
     """Return the command of a change that the rules accept."""
-    assignment = f"{_WORDS[change.setting]}={change.value}"
+    assignment = _WORDS[change.setting] + change.value
     return ("sacctmgr", "-i", "modify", "qos", ",".join(change.names), "set", assignment)

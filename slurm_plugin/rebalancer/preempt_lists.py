@@ -9,7 +9,7 @@ from policies.quota.layout import full_preempt_list
 from policies.quota.names import Band
 from policies.quota.nominal import compute_nominals
 from slurm_plugin.qos_helper.client import HelperUnavailableError
-from slurm_plugin.qos_helper.request import Setting, Verdict, group_changes
+from slurm_plugin.qos_helper.request import Verdict, list_changes
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -61,17 +61,13 @@ def restore_lists(policy: SitePolicy, client: SlurmClient, helper: QosHelper) ->
         return ListReport()
     present, _ = client.fetch_qos()
     now = {record.name: record.preempt for record in present}
-    wanted = [
-        (name, Setting.PREEMPT, ",".join(names))
-        for name, names in full_lists(policy, present).items()
-        if now[name] != names
-    ]
+    wanted = [(name, now[name], names) for name, names in full_lists(policy, present).items() if now[name] != names]
     if not wanted:
         return ListReport()
     try:
-        outcomes = helper.apply(group_changes(wanted))
+        outcomes = helper.apply(list_changes(wanted))
     except HelperUnavailableError as err:
         return ListReport(failed=tuple((name, str(err)) for name, _, _ in wanted))
-    done = [name for one in outcomes if one.verdict is Verdict.DONE for name in one.change.names]
-    failed = [(name, one.text) for one in outcomes if one.verdict is not Verdict.DONE for name in one.change.names]
-    return ListReport(restored=tuple(sorted(done)), failed=tuple(sorted(failed)))
+    failed = {name: one.text for one in outcomes if one.verdict is not Verdict.DONE for name in one.change.names}
+    done = sorted(name for name, _, _ in wanted if name not in failed)
+    return ListReport(restored=tuple(done), failed=tuple(sorted(failed.items())))

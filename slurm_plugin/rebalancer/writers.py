@@ -11,7 +11,7 @@ from policies.records import JobId, JobRecord
 from policies.site_policy import Mode
 from slurm_plugin.client import SlurmClient, UpdateStatus
 from slurm_plugin.qos_helper.client import HelperUnavailableError, QosHelper
-from slurm_plugin.qos_helper.request import Setting, Verdict, group_changes
+from slurm_plugin.qos_helper.request import QosChange, Setting, Verdict, group_changes, list_changes
 from slurm_plugin.rebalancer.decision_view import Key, key_of
 from slurm_plugin.rebalancer.history import History
 from slurm_plugin.rebalancer.journal import former_factor
@@ -131,22 +131,16 @@ class Writer:
             _note_answers(batch, decisions, self.client.start_now([one.job_id for one in decisions]))
 
     def _write_settings(self, decisions: Sequence[SetBorrowRank | SetPreemptList], batch: Batch) -> None:
-        by_qos: dict[tuple[str, Setting], Decision] = {}
-        wanted: list[tuple[str, Setting, str]] = []
-        for one in decisions:
-            setting, value = _setting_of(one)
-            by_qos[one.qos, setting] = one
-            wanted.append((one.qos, setting, value))
         batch.note(decisions, EnactOutcome.UNHELPED)
         try:
-            outcomes = self.helper.apply(group_changes(wanted)) if wanted else ()
+            outcomes = self.helper.apply(_changes(decisions)) if decisions else ()
         except HelperUnavailableError as err:
             batch.note(decisions, EnactOutcome.UNHELPED, str(err))
             return
-        for found in outcomes:
-            outcome = EnactOutcome.WRITTEN if found.verdict is Verdict.DONE else EnactOutcome.REJECTED
-            asked = [by_qos[name, found.change.setting] for name in found.change.names]
-            batch.note(asked, outcome, found.text)
+        for one in decisions:
+            asked = [found for found in outcomes if one.qos in found.change.names]
+            failed = [found.text for found in asked if found.verdict is not Verdict.DONE]
+            batch.note([one], EnactOutcome.REJECTED if failed else EnactOutcome.WRITTEN, "; ".join(failed))
 
 
 _OUTCOME_OF: Final = {
@@ -169,14 +163,18 @@ def _note_answers(
         batch.note([by_job[answer.job_id]], _OUTCOME_OF[answer.status], answer.text)
 
 
-def _setting_of(decision: SetBorrowRank | SetPreemptList) -> tuple[Setting, str]:
-    match decision:
-        case SetBorrowRank():
-            return Setting.PRIORITY, str(decision.new)
-        case SetPreemptList():
-            return Setting.PREEMPT, ",".join(decision.new)
-        case _:
-            assert_never(decision)
+def _changes(decisions: Sequence[SetBorrowRank | SetPreemptList]) -> tuple[QosChange, ...]:
+    ranks: list[tuple[str, Setting, str]] = []
+    lists: list[tuple[str, tuple[str, ...], tuple[str, ...]]] = []
+    for one in decisions:
+        match one:
+            case SetBorrowRank():
+                ranks.append((one.qos, Setting.PRIORITY, str(one.new)))
+            case SetPreemptList():
+                lists.append((one.qos, one.old, one.new))
+            case _:
+                assert_never(one)
+    return (*list_changes(lists), *group_changes(ranks))
 
 
 def _factor_line(decision: SetSiteFactor, batch: Batch, journal: Mapping[JobId, TouchedJob]) -> TouchedJob:

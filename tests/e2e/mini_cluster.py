@@ -74,7 +74,8 @@ class MiniCluster:
 
     def argv(self, user: str, *argv: str) -> list[str]:
         """Return the host command that runs `argv` inside as `user`."""
-        return [MINI, "exec", "--name", self.name, "--user", user, "--", *argv]
+        homeless = ("--cwd", "/") if user == "slurm" else ()
+        return [MINI, "exec", "--name", self.name, "--user", user, *homeless, "--", *argv]
 
     def run(
         self,
@@ -140,13 +141,13 @@ class MiniCluster:
 
 
 class Daemon:
-    """One of our own daemons running inside as user fairgpu; ``pid`` is its pid on the host."""
+    """One of our own daemons running inside, as user fairgpu by default; ``pid`` is its pid on the host."""
 
-    def __init__(self, cluster: MiniCluster, *argv: str) -> None:
+    def __init__(self, cluster: MiniCluster, *argv: str, user: str = "fairgpu") -> None:
         self.argv = argv
         self.log_path = cluster.root / "log" / f"{'-'.join(argv[:2])}.log"
         with self.log_path.open("ab") as log:
-            self._outer = cluster.popen("fairgpu", *argv, stdout=log)
+            self._outer = cluster.popen(user, *argv, stdout=log)
         wait_for(self._find_pid, timeout_s=10, what=f"{argv} is started", every_s=0.01)
 
     def _find_pid(self) -> bool:
@@ -222,6 +223,14 @@ def start_hook_server(cluster: MiniCluster, *options: str) -> Daemon:
     """Start ``fairgpu hook-server`` and wait until its socket accepts connections."""
     daemon = Daemon(cluster, "fairgpu", "hook-server", *options)
     path = cluster.root / "run/fairgpu/hook.sock"
+    daemon.ready(lambda: accepts(path), f"{path} accepts connections")
+    return daemon
+
+
+def start_qos_helper(cluster: MiniCluster) -> Daemon:
+    """Start ``fairgpu qos-helper`` as SlurmUser and wait until its socket accepts connections."""
+    daemon = Daemon(cluster, "fairgpu", "qos-helper", user="slurm")
+    path = cluster.root / "run/fairgpu-qos/helper.sock"
     daemon.ready(lambda: accepts(path), f"{path} accepts connections")
     return daemon
 

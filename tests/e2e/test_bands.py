@@ -1,0 +1,273 @@
+"""Borrow and reclaim on a real Slurm: quotas hold whoever is dead, loans come back, nobody below quota loses a job."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections import Counter
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+import pytest
+
+from policies.census import compute_state
+from policies.quota.free_room import FreeRoom
+from policies.quota.victims import list_loans, predict_victims
+from policies.records import JobId, JobState
+from slurm_plugin.client import CliSettings, CliSlurm, ProcessRunner
+from slurm_plugin.rebalancer.observe import GroupCache, observe
+from slurm_plugin.site import load_site
+from tests.e2e.mini_cluster import Daemon, MiniCluster, start_qos_helper, start_rebalancer
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from policies.records import JobRecord, Observation
+    from slurm_plugin.site import SiteFile
+
+QUOTA: Final = {"risk": 8, "rec": 4, "vision": 4}
+CAP: Final = {"risk": 4, "rec": 2, "vision": 2}
+GRACE_S: Final = 2
+KILL_WAIT_S: Final = 2
+MESSAGE_TIMEOUT_S: Final = 10
+PASS_S: Final = 4
+"""sched_interval and bf_interval are 2 s; a pass may have to wait for both."""
+
+RECLAIM_S: Final = GRACE_S + KILL_WAIT_S + MESSAGE_TIMEOUT_S + 2 * PASS_S
+N_PREDICTED: Final = 6
+
+SITE: Final = """\
+cluster: {name}
+mode: enforce
+partitions: [main, cpu]
+agents:
+  risk: {{accounts: [risk], base_weight: 0.5, quota: {{gres/gpu: 8}}}}
+  rec: {{accounts: [rec], base_weight: 0.25, quota: {{gres/gpu: 4}}}}
+  vision: {{accounts: [vision], base_weight: 0.25, quota: {{gres/gpu: 4}}}}
+bands: {{borrow_frac: 0.5, grace: 2s}}
+site_factor: {{scale: 1000}}
+rebalancer: {{interval: 1s}}
+hook: {{socket: {root}/run/fairgpu/hook.sock, peers: [root, slurm]}}
+paths: {{state_dir: {root}/var/fairgpu, run_dir: {root}/run/fairgpu}}
+"""
+
+
+class Row(NamedTuple):
+    """One job as squeue shows it."""
+
+    job_id: str
+    account: str
+    qos: str
+    state: str
+    restarts: int
+
+
+@pytest.fixture(scope="module")
+def banded() -> Iterator[MiniCluster]:
+    """Yield a cluster of its own after ``fairgpu apply``: risk is owed 8 of 16 GPUs, rec and vision 4 each."""
+    name = f"e2e{os.getpid()}-b"
+    try:
+        cluster = MiniCluster.up(name, "--hook")
+        (cluster.root / "etc/fairgpu-site.yaml").write_text(SITE.format(name=name, root=cluster.root))
+        cluster.run("root", "fairgpu", "apply", "--yes")
+        yield cluster
+    finally:
+        MiniCluster(name).down()
+
+
+@pytest.fixture(scope="module")
+def helper(banded: MiniCluster) -> Iterator[Daemon]:
+    """Yield the QOS helper."""
+    daemon = start_qos_helper(banded)
+    yield daemon
+    daemon.ensure_ended()
+
+
+@pytest.fixture
+def steering(banded: MiniCluster, helper: Daemon) -> Iterator[Daemon]:
+    """Yield a rebalancer that steers; afterwards the queue is empty."""
+    assert helper.is_running()
+    daemon = start_rebalancer(banded)
+    yield daemon
+    daemon.ensure_ended()
+    banded.clear_jobs()
+
+
+def qos(cluster: MiniCluster, agent: str, band: str = "") -> str:
+    return f"fg_{cluster.name}_{agent}{band}"
+
+
+def rows(cluster: MiniCluster) -> list[Row]:
+    text = cluster.run("root", "squeue", "--noheader", "--format=%i|%a|%q|%T").stdout
+    restarts = restart_counts(cluster)
+    cells = [line.split("|") for line in text.splitlines()]
+    return [Row(*row, restarts.get(row[0], 0)) for row in cells]
+
+
+def restart_counts(cluster: MiniCluster) -> dict[str, int]:
+    text = cluster.run("root", "squeue", "--noheader", "-O", "JobID:20,RestartCnt:10").stdout
+    return {line.split()[0]: int(line.split()[1]) for line in text.splitlines()}
+
+
+def running(cluster: MiniCluster) -> Counter[str]:
+    """One-GPU jobs that hold their GPU, by QOS."""
+    return Counter(row.qos for row in rows(cluster) if row.state in {"RUNNING", "COMPLETING"})
+
+
+def submit(cluster: MiniCluster, agent: str, n_jobs: int, *args: str, seconds: int = 600) -> list[str]:
+    user = {"risk": "alice", "rec": "bob", "vision": "carol"}[agent]
+    options = ("--partition=main", f"--account={agent}", f"--wrap=sleep {seconds}", *(args or ("--gpus=1",)))
+    return [cluster.sbatch(user, *options) for _ in range(n_jobs)]
+
+
+def fill(cluster: MiniCluster, agent: str, *, seconds: int = 600) -> list[str]:
+    """Let an agent take the whole cluster: quota, cap, the rest opportunistic."""
+    jobs = submit(cluster, agent, 16, seconds=seconds)
+    want = {
+        qos(cluster, agent): QUOTA[agent],
+        qos(cluster, agent, "_borrow"): CAP[agent],
+        qos(cluster, agent, "_opp"): 16 - QUOTA[agent] - CAP[agent],
+    }
+    cluster.wait(lambda: running(cluster) == want, 60, f"{agent} holds every GPU as {want}")
+    return jobs
+
+
+@pytest.mark.usefixtures("steering")
+def test_loans_come_back_in_time_and_their_jobs_finish_later(banded: MiniCluster) -> None:
+    loans = fill(banded, "risk", seconds=60)
+    began_s = time.monotonic()
+    lender = submit(banded, "rec", QUOTA["rec"], seconds=20)
+    banded.wait(lambda: running(banded)[qos(banded, "rec")] == QUOTA["rec"], 60, "the lender has its quota")
+    took_s = time.monotonic() - began_s
+    print(f"\nrec had its {QUOTA['rec']} GPUs after {took_s:.1f} s (bound {RECLAIM_S} s)")
+    assert took_s <= RECLAIM_S
+    victims = {row.job_id for row in rows(banded) if row.restarts}
+    assert len(victims) == QUOTA["rec"]
+    banded.wait(lambda: not rows(banded), 150, "all jobs end")
+    wanted = ",".join([*loans, *lender])
+    ended = {"COMPLETED": len(loans) + len(lender)}
+    banded.wait(lambda: _accounted(banded, wanted) == ended, 30, f"accounting says {ended}")
+
+
+def _accounted(cluster: MiniCluster, job_ids: str) -> Counter[str]:
+    return Counter(cluster.run("root", "sacct", "-XnP", "-j", job_ids, "--format=state").stdout.split())
+
+
+@pytest.mark.usefixtures("steering")
+def test_an_agent_below_its_quota_loses_no_job(banded: MiniCluster, steering: Daemon) -> None:
+    spread = [
+        submit(banded, "risk", 1, "--gpus=1", f"--qos={qos(banded, 'risk', '_borrow')}", f"--nodelist=node0{node}")[0]
+        for node in (1, 2, 3, 4)
+    ]
+    banded.wait(lambda: running(banded) == {qos(banded, "risk", "_borrow"): 4}, what="four loans on four nodes")
+    time.sleep(3)  # one cycle, so that the lists say that risk is below its quota
+    (claim,) = submit(banded, "rec", 1, "--nodes=1", "--gpus-per-node=4")
+    until_s = time.monotonic() + 15
+    while time.monotonic() < until_s:
+        assert not any(row.restarts for row in rows(banded))
+        assert banded.state(claim) == "PENDING"
+        time.sleep(0.5)
+    # The same claim takes them as soon as nobody steers: the lists are what protected risk.
+    assert steering.stop() == 0
+    banded.wait(lambda: banded.state(claim) == "RUNNING", RECLAIM_S, "with full lists the claim starts")
+    assert sum(row.restarts for row in rows(banded) if row.job_id in spread) == 1
+
+
+@pytest.mark.usefixtures("steering")
+def test_a_job_that_would_die_never_borrows(banded: MiniCluster) -> None:
+    submit(banded, "risk", QUOTA["risk"])
+    banded.wait(lambda: running(banded) == {qos(banded, "risk"): QUOTA["risk"]}, what="risk holds its quota")
+    (fixed,) = submit(banded, "risk", 1, "--gpus=1", "--no-requeue")
+    srun = banded.popen("alice", "srun", "--partition=main", "--account=risk", "--gpus=1", "sleep", "600")
+    try:
+        (loan,) = submit(banded, "risk", 1)
+        borrow = qos(banded, "risk", "_borrow")
+        banded.wait(lambda: running(banded)[borrow] == 1, 30, "the requeueable batch job borrows")
+        until_s = time.monotonic() + 8
+        while time.monotonic() < until_s:
+            waiting = [row for row in rows(banded) if row.state == "PENDING"]
+            assert len(waiting) == 2
+            assert {row.qos for row in waiting} == {qos(banded, "risk")}
+            assert fixed in {row.job_id for row in waiting}
+            time.sleep(0.5)
+        assert banded.state(loan) == "RUNNING"
+    finally:
+        banded.clear_jobs()
+        srun.wait(30)
+
+
+def test_with_everybody_dead_quotas_hold(banded: MiniCluster, helper: Daemon, steering: Daemon) -> None:
+    assert helper.is_running()
+    submit(banded, "risk", QUOTA["risk"] + 2)
+    want = {qos(banded, "risk"): QUOTA["risk"], qos(banded, "risk", "_borrow"): 2}
+    banded.wait(lambda: running(banded) == want, 60, "risk has two loans")
+    steering.kill()
+    for agent in ("rec", "risk"):
+        submit(banded, agent, 8)
+    until_s, most = time.monotonic() + 15, Counter[str]()
+    while time.monotonic() < until_s:
+        most |= running(banded)
+        time.sleep(0.3)
+    assert most == want | {qos(banded, "rec"): QUOTA["rec"]}
+    done = banded.run("fairgpu", "fairgpu", "rebalance", "--restore-lists")
+    assert qos(banded, "rec") in done.stdout
+    assert banded.run("fairgpu", "fairgpu", "rebalance", "--restore-lists").stdout == ""
+
+
+@pytest.mark.usefixtures("steering")
+def test_off_sends_waiting_jobs_back(banded: MiniCluster) -> None:
+    fill(banded, "risk")
+    submit(banded, "rec", 2, "--gpus=1", f"--qos={qos(banded, 'rec', '_borrow')}", "--begin=now+1hour")
+    banded.run("fairgpu", "fairgpu", "off")
+    try:
+        banded.wait(
+            lambda: {row.qos for row in rows(banded) if row.state == "PENDING"} == {qos(banded, "rec")},
+            15,
+            "waiting jobs are in their guaranteed band",
+        )
+        shown = banded.run("root", "sacctmgr", "-nP", "show", "qos", "format=name,preempt").stdout
+        lists = dict(line.split("|") for line in shown.splitlines())
+        assert len(lists[qos(banded, "vision")].split(",")) == 6
+    finally:
+        banded.run("fairgpu", "fairgpu", "on")
+
+
+@pytest.mark.usefixtures("steering")
+def test_slurm_takes_the_jobs_that_the_core_predicts(banded: MiniCluster) -> None:
+    site = load_site(banded.root / "etc/fairgpu-site.yaml")
+    client = CliSlurm(CliSettings(runner=ProcessRunner(prefix=tuple(banded.argv("fairgpu")))))
+    fill(banded, "risk")
+    sizes = [1, 2, 1, 3, 4, 2][:N_PREDICTED]
+    n_same = 0
+    for n_gpus in sizes:
+        predicted, real = _claim(banded, client, site, n_gpus)
+        n_same += predicted == real
+        print(f"\nclaim of {n_gpus} GPU(s): predicted {sorted(predicted)}, real {sorted(real)}", end="")
+    print(f"\n{n_same} of {len(sizes)} reclaims as predicted")
+    assert n_same >= len(sizes) // 2
+
+
+def _claim(cluster: MiniCluster, client: CliSlurm, site: SiteFile, n_gpus: int) -> tuple[set[str], set[str]]:
+    """Let rec claim GPUs on one node; return predicted and real victims, and wait until risk has all back."""
+    (claim,) = submit(cluster, "rec", 1, "--nodes=1", f"--gpus-per-node={n_gpus}", "--hold")
+    time.sleep(3)
+    seen = observe(client, site, GroupCache())
+    predicted = _predict(seen, site, claim)
+    before = restart_counts(cluster)
+    cluster.run("bob", "scontrol", "release", claim)
+    cluster.wait(lambda: cluster.state(claim) == "RUNNING", 60, "the claim runs")
+    after = restart_counts(cluster)
+    cluster.run("bob", "scancel", claim)
+    cluster.wait(lambda: sum(running(cluster).values()) == 16, 60, "risk has every GPU again")
+    return predicted, {job_id for job_id, count in after.items() if count > before.get(job_id, 0)}
+
+
+def _predict(seen: Observation, site: SiteFile, claim: str) -> set[str]:
+    state = compute_state(seen, site.policy)
+    bands = state.bands
+    assert bands is not None
+    job: JobRecord = next(job for job in seen.jobs if job.job_id == JobId(claim))
+    assert job.state is JobState.PENDING
+    record = next(record for record in seen.qos if record.name == job.qos)
+    room = FreeRoom(bands.nodes, [held for _, held in bands.running] + list(bands.foreign))
+    victims = predict_victims(job, list_loans(state, bands, record), room)
+    return {str(loan.job.job_id) for loan in victims or ()}
