@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import TYPE_CHECKING, Final
 
@@ -10,12 +10,14 @@ from policies.axes import Axes
 from policies.census import compute_state
 from policies.eligibility import describe_unplaceable
 from policies.errors import PolicyError
-from policies.factor_plan import PolicyParams, Ranking, make_decision, needs_write, rank_jobs
+from policies.factor_plan import PolicyParams, Ranking, make_decision, needs_write, rank_bands, rank_jobs
 from policies.fairness.share import dominant_axis
 from policies.fairness.site_factor import quantise_tag
 from policies.fairness.sla_weight import IndicatorReading
 from policies.ownership import Resolver
 from policies.plan import SetSiteFactor
+from policies.quota.band_explanation import BandExplanation, explain_band
+from policies.quota.band_state import is_managed_qos
 from policies.records import AgentName, JobId, JobRecord
 from policies.registry import get_policy
 from policies.startability import Startability, read_reason
@@ -25,7 +27,7 @@ from policies.submission.decision import SubmissionDecision
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from policies.plan import SlaMemory
+    from policies.plan import BandMemory, SlaMemory
     from policies.records import Observation
     from policies.site_policy import SitePolicy
 
@@ -131,6 +133,8 @@ class JobExplanation:
         Slurm's reason in plain words, or that the job can never run.
     place : QueuePlace or None
         ``None`` for a job that is not pending or belongs to no agent.
+    bands : BandExplanation or None
+        ``None`` where the agent has no bands.
     """
 
     job: JobRecord
@@ -140,15 +144,17 @@ class JobExplanation:
     startability: Startability | None
     waits_because: str
     place: QueuePlace | None
+    bands: BandExplanation | None = None
 
 
-def explain_job(
+def explain_job(  # noqa: PLR0913 - the five inputs of decide, and the job
     observation: Observation,
     site_policy: SitePolicy,
     sla_memory: Sequence[SlaMemory],
     job_id: str,
     *,
     now: float,
+    band_memory: Sequence[BandMemory] = (),
 ) -> JobExplanation:
     """Why the job stands where it stands, from the same functions that decide.
 
@@ -165,8 +171,10 @@ def explain_job(
     job = find_job(observation, job_id)
     state = compute_state(observation, site_policy)
     submission = Resolver.from_observation(observation, site_policy).decide_one(job)
-    params = PolicyParams(site=site_policy, sla_memory=tuple(sla_memory))
+    params = PolicyParams(site=site_policy, sla_memory=tuple(sla_memory), band_memory=tuple(band_memory))
     ranking = rank_jobs(state, params, now=now)
+    if not is_managed_qos(site_policy, job.qos):
+        submission = replace(submission, agent=None, reason=f"its QOS {job.qos} is not managed here: foreign use")
     is_ours = submission.agent is not None
     startability, words = _explain_wait(state, job)
     return JobExplanation(
@@ -177,6 +185,7 @@ def explain_job(
         startability=startability,
         waits_because=words,
         place=_place(state, ranking, job, params) if is_ours and job.state.is_pending else None,
+        bands=_bands(state, ranking, params, job, submission.agent),
     )
 
 
@@ -221,6 +230,16 @@ def _weight(ranking: Ranking, agent: AgentName | None) -> WeightArithmetic:
         weight=weight.weight,
         readings=weight.readings,
     )
+
+
+def _bands(
+    state: ClusterState, ranking: Ranking, params: PolicyParams, job: JobRecord, agent: AgentName | None
+) -> BandExplanation | None:
+    plan = rank_bands(state, ranking, params)
+    if plan is None or state.bands is None or agent is None:
+        return None
+    index = next(index for index, own in enumerate(state.agents) if own.name == agent)
+    return explain_band(state, state.bands, plan, job, index)
 
 
 def _place(state: ClusterState, ranking: Ranking, job: JobRecord, params: PolicyParams) -> QueuePlace:

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from policies.plan import BandMemory, BandStanding, Decision, Finding, SetQos, StartNow
+from policies.plan import BandMemory, BandStanding, Decision, Finding, SetPreemptList, SetQos, StartNow
 from policies.quota.amounts import add_tres, excess
 from policies.quota.band_report import band_findings, band_standings
 from policies.quota.band_state import BORROWED
@@ -38,6 +38,8 @@ class BandPlan:
         Per agent.
     seen : mapping of JobId to BandMemory
         Reclaims counted so far.
+    lists : tuple of SetPreemptList
+        Those among ``urgent``.
     """
 
     urgent: tuple[Decision, ...]
@@ -48,6 +50,7 @@ class BandPlan:
     overflow: Overflow
     uses: tuple[AgentUse, ...]
     seen: Mapping[JobId, BandMemory]
+    lists: tuple[SetPreemptList, ...]
 
 
 def plan_bands(
@@ -66,10 +69,11 @@ def plan_bands(
     barred = frozenset(job_id for job_id, item in seen.items() if item.is_barred)
     overflow = plan_overflow(state, bands, order, policy=policy, barred=barred)
     uses = agent_uses(bands)
-    steering: list[Decision] = [*steer_lists(state, bands, uses), *steer_ranks(state, bands, uses, overflow.claims)]
+    lists = tuple(steer_lists(state, bands, uses))
+    ranks = steer_ranks(state, bands, uses, overflow.claims)
     back, out, parked = _moves(state, bands, overflow, order)
     return BandPlan(
-        urgent=(*steering, *back, *_starts(state, bands, overflow, uses), *out),
+        urgent=(*lists, *ranks, *back, *_starts(state, bands, overflow, uses), *out),
         deferred=tuple(parked),
         standings=band_standings(state, bands, overflow, uses),
         findings=band_findings(state, bands, overflow),
@@ -77,6 +81,7 @@ def plan_bands(
         overflow=overflow,
         uses=uses,
         seen=seen,
+        lists=lists,
     )
 
 

@@ -18,11 +18,11 @@ from policies.quota.amounts import add_tres, excess
 from policies.records import AgentName, JobRecord, Tres
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Collection, Mapping, Sequence
 
     from policies.quota.band_state import BandState
     from policies.quota.free_room import FreeRoom
-    from policies.records import JobId, QosRecord
+    from policies.records import JobId
     from policies.state import ClusterState
 
 
@@ -49,11 +49,11 @@ class Account:
     nominal: Tres
 
 
-def list_loans(state: ClusterState, bands: BandState, claimant: QosRecord) -> tuple[Loan, ...]:
-    """Jobs that a QOS's jobs may preempt now, in Slurm's order."""
+def list_loans(state: ClusterState, bands: BandState, preempt: Collection[str]) -> tuple[Loan, ...]:
+    """Running jobs of the QOSes in a Preempt list, in Slurm's order."""
     loans = []
     for _, job in bands.counted():
-        if job.qos in claimant.preempt and job.qos in bands.place_of:
+        if job.qos in preempt and job.qos in bands.place_of:
             owner, band = bands.place_of[job.qos]
             own = bands.agents[owner]
             record = None if own is None else own.qos(band)

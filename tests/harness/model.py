@@ -1,9 +1,10 @@
 """A model of Slurm, as far as bands are concerned. It knows nothing of the core and shares no code with it.
 
-One partition. A pass walks the pending jobs by priority (QOS first, then site factor, then job id), skips those that a limit of their QOS or a begin time holds back, starts those that fit, and for the others tries preemption:
-running jobs of the QOSes in the Preempt list by QOS priority, then fewer nodes, then job id, taken out one by one
-until the job fits; a second round begins with the last one. Those on the chosen nodes are requeued with a
-begin time ahead; what cannot be requeued dies.
+One partition. A pass walks the pending jobs by priority (QOS first, then site factor, then job id). It skips those that
+a limit of their QOS or a begin time holds back, starts those that fit, and tries preemption for the others: running
+jobs of the QOSes in the Preempt list by QOS priority, then fewer nodes, then job id, taken out one by one until the
+job fits; a second round begins with the last one. Those on the chosen nodes are requeued with a begin time ahead; what
+cannot be requeued dies.
 """
 
 from __future__ import annotations

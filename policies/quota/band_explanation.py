@@ -1,0 +1,97 @@
+"""One job's band in plain words: where it waits, why, who may take it back, whom it takes from."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from policies.plan import SetQos, StartNow
+from policies.quota.band_plan import BandPlan, make_move
+from policies.quota.band_state import BORROWED, BandState
+from policies.quota.eligible import why_not_borrow
+from policies.quota.free_room import FreeRoom
+from policies.quota.names import Band
+from policies.quota.victims import list_loans, predict_victims
+from policies.records import JobId
+
+if TYPE_CHECKING:
+    from policies.records import JobRecord
+    from policies.state import ClusterState
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BandExplanation:
+    """The bands' view of one job.
+
+    Attributes
+    ----------
+    band : Band or None
+        Its agent's band that its QOS is now, ``None`` for any other QOS.
+    wanted : Band or None
+        Where it should wait; ``None`` if it does not wait or is left alone.
+    reason : str
+        The rule behind ``wanted``, with its numbers; for a running job who may take it back.
+    may_not_borrow : str
+        What keeps it from borrowing, empty if nothing does.
+    reclaimed_s : tuple of float
+        When it was taken back within the window, seconds since the epoch.
+    move, start_now : decision or None
+        What this cycle does.
+    takes_back : tuple of JobId
+        Jobs that Slurm is expected to preempt for it, if it has to.
+    """
+
+    band: Band | None
+    wanted: Band | None
+    reason: str
+    may_not_borrow: str
+    reclaimed_s: tuple[float, ...] = ()
+    move: SetQos | None = None
+    start_now: StartNow | None = None
+    takes_back: tuple[JobId, ...] = ()
+
+
+def explain_band(
+    state: ClusterState, bands: BandState, plan: BandPlan, job: JobRecord, agent: int
+) -> BandExplanation | None:
+    """The bands' view of a job of an agent; ``None`` if the agent has no bands."""
+    if bands.agents[agent] is None:
+        return None
+    band = bands.band_of(agent, job)
+    memory = plan.seen.get(job.job_id)
+    barred = why_not_borrow(job, is_barred=memory is not None and memory.is_barred)
+    reclaimed_s = () if memory is None else memory.reclaimed_s
+    if job.job_id not in state.pending.job_ids:
+        reason = _who_may_take(band, is_over=bool(plan.uses[agent].over))
+        return BandExplanation(band=band, wanted=None, reason=reason, may_not_borrow=barred, reclaimed_s=reclaimed_s)
+    row = state.pending.job_ids.index(job.job_id)
+    wish = plan.overflow.wishes.get(row)
+    starts = [one for one in plan.urgent if isinstance(one, StartNow) and one.job_id == job.job_id]
+    return BandExplanation(
+        band=band,
+        wanted=None if wish is None else wish.band,
+        reason="it could not start now, so its band is left as it is" if wish is None else wish.reason,
+        may_not_borrow=barred,
+        reclaimed_s=reclaimed_s,
+        move=make_move(state, bands, plan.overflow, row),
+        start_now=starts[0] if starts else None,
+        takes_back=_takes_back(state, bands, plan, row) if row in plan.overflow.claimants else (),
+    )
+
+
+def _who_may_take(band: Band | None, *, is_over: bool) -> str:
+    if band not in BORROWED:
+        return "nobody may take it back"
+    others = " and of other agents, since its agent is above its nominal quota" if is_over else ""
+    return f"it runs on borrowed resources: guaranteed jobs of its own agent{others} may take it back"
+
+
+def _takes_back(state: ClusterState, bands: BandState, plan: BandPlan, row: int) -> tuple[JobId, ...]:
+    own = bands.agents[int(state.pending.agent[row])]
+    if own is None:
+        return ()
+    lists = {change.qos: change.new for change in plan.lists}
+    loans = list_loans(state, bands, lists.get(own.guaranteed.name, own.guaranteed.preempt))
+    room = FreeRoom(bands.nodes, [job for _, job in bands.running] + list(bands.foreign))
+    victims = predict_victims(bands.pending[row], loans, room) or ()
+    return tuple(loan.job.job_id for loan in victims)
