@@ -15,7 +15,7 @@ from slurm_plugin.client.command import ProcessRunner
 from slurm_plugin.doctor import Check, Facts, Status, run_checks
 from slurm_plugin.doctor.check import NO_ANSWER
 from slurm_plugin.doctor.collect import collect_facts
-from slurm_plugin.doctor.priority_checks import factor_maxima
+from slurm_plugin.priority_factors import factor_maxima
 from slurm_plugin.site import load_site
 
 if TYPE_CHECKING:
@@ -70,4 +70,4 @@ def _print_complaint(check: Check) -> None:
 
 
 def _factors(facts: Facts) -> tuple[tuple[str, int], ...]:
-    return (("site factor (ours)", facts.site.policy.factor_scale), *factor_maxima(facts))
+    return (("site factor (ours)", facts.site.policy.factor_scale), *factor_maxima(facts.config))

@@ -12,6 +12,7 @@ import click
 from slurm_plugin.errors import AlreadyRunningError, ConfigError, FairGpuError, SlurmUnavailable
 
 _VERBS: Final[dict[str, tuple[str, str]]] = {
+    "apply": ("slurm_plugin.cli.apply", "Write quotas and bands into slurmdbd, or take them out."),
     "check-config": ("slurm_plugin.cli.check_config", "Is the site file right?"),
     "demo": ("slurm_plugin.cli.demo", "Replay a recorded run; no root, no Slurm."),
     "doctor": ("slurm_plugin.cli.doctor", "Is this Slurm ready, and which line is missing?"),
@@ -20,6 +21,7 @@ _VERBS: Final[dict[str, tuple[str, str]]] = {
     "off": ("slurm_plugin.cli.switch", "Stop every effect now."),
     "on": ("slurm_plugin.cli.switch", "Resume after 'off'."),
     "qos-helper": ("slurm_plugin.cli.qos_helper", "Daemon: change our own QOSes in slurmdbd."),
+    "plan": ("slurm_plugin.cli.plan", "What would apply change in slurmdbd?"),
     "rebalance": ("slurm_plugin.cli.rebalance", "Daemon: keep the site factors right."),
     "replay": ("slurm_plugin.cli.replay", "Decide recorded cycles again and compare."),
     "shadow": ("slurm_plugin.cli.shadow", "For any user of any Slurm: who would be first?"),

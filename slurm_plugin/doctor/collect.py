@@ -7,6 +7,8 @@ import time
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
+from slurm_plugin.bands.accounting import read_associations, read_qos
+from slurm_plugin.bands.partitions import parse_partitions
 from slurm_plugin.client.command import Command, Runner, check
 from slurm_plugin.doctor.facts import Facts
 from slurm_plugin.doctor.host import collect_host
@@ -19,14 +21,7 @@ if TYPE_CHECKING:
     from slurm_plugin.site import SiteFile
 
 _TIMEOUT_S: Final = 20.0
-_PAIR: Final = re.compile(r"(\w+)=(\S*)")
 _EPOCH: Final = re.compile(r"\((\d{9,12})\)")
-
-
-def parse_partitions(text: str) -> dict[str, dict[str, str]]:
-    """Return the partitions of ``scontrol show partition -o`` by name, values verbatim."""
-    found = (dict(_PAIR.findall(line)) for line in text.splitlines())
-    return {partition["PartitionName"]: partition for partition in found if "PartitionName" in partition}
 
 
 def parse_associations(text: str) -> tuple[frozenset[str], frozenset[str]]:
@@ -81,6 +76,11 @@ def collect_facts(site: SiteFile, client: SlurmClient, runner: Runner) -> Facts:
         answers.ask(("queue_users", "n_jobs"), lambda: _queue(client))
         answers.ask(("partitions",), lambda: (_partitions(runner),))
         answers.ask(("accounts", "associated_users"), lambda: _associations(runner, config))
+        if site.policy.bands is not None:
+            answers.ask(("qos",), lambda: (read_qos(runner),))
+            answers.ask(("assoc_rows",), lambda: (read_associations(runner, config.get("ClusterName", "")),))
+        else:
+            answers.known |= {"qos": (), "assoc_rows": ()}
         answers.ask(("admin_level",), lambda: (_admin_level(runner, host.service_user),))
     return Facts(site=site, host=host, asked_s=asked_s, missing=answers.missing, **answers.known)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from slurm_plugin.doctor import access_checks, hook_checks, host_checks, priority_checks, slurm_checks
+from slurm_plugin.doctor import access_checks, band_checks, hook_checks, host_checks, priority_checks, slurm_checks
 
 if TYPE_CHECKING:
     from slurm_plugin.doctor.check import Check, CheckRule
@@ -14,6 +14,7 @@ ALL_CHECKS: Final[tuple[CheckRule, ...]] = (
     *slurm_checks.CHECKS,
     *priority_checks.CHECKS,
     *access_checks.CHECKS,
+    *band_checks.CHECKS,
     *hook_checks.CHECKS,
     *host_checks.CHECKS,
 )

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
+from slurm_plugin.bands.accounting import AssocRow, QosRow
 from slurm_plugin.site import SiteFile
 
 _RELEASE: Final = re.compile(r"(\d+)\.(\d+)")
@@ -88,6 +89,10 @@ class Facts:
         Users with jobs in sight.
     n_jobs : int or None
         Records in slurmctld's job table as far as we see.
+    qos : tuple of QosRow or None
+        QOSes of slurmdbd.
+    assoc_rows : tuple of AssocRow or None
+        Associations of this cluster with the QOSes and defaults that count.
     controller_s : float or None
         The controller's clock when it was asked; ``asked_s`` is ours.
     """
@@ -102,6 +107,8 @@ class Facts:
     admin_level: str | None = None
     queue_users: frozenset[str] | None = None
     n_jobs: int | None = None
+    qos: tuple[QosRow, ...] | None = None
+    assoc_rows: tuple[AssocRow, ...] | None = None
     controller_s: float | None = None
     asked_s: float = 0.0
     missing: Mapping[str, str] = field(default_factory=dict)

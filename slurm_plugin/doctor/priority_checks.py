@@ -2,23 +2,15 @@
 
 from __future__ import annotations
 
-import re
 from typing import TYPE_CHECKING, Final
 
 from policies.site_policy import FactorMode, Mode
 from slurm_plugin.doctor.check import CheckRule, Verdict, fail, ok, warn
+from slurm_plugin.priority_factors import factor_maxima
 
 if TYPE_CHECKING:
     from slurm_plugin.doctor.facts import Facts
 
-_WEIGHTS: Final = {
-    "age": "PriorityWeightAge",
-    "association": "PriorityWeightAssoc",
-    "fair-share": "PriorityWeightFairShare",
-    "job size": "PriorityWeightJobSize",
-    "partition": "PriorityWeightPartition",
-    "qos": "PriorityWeightQOS",
-}
 _UNBOUNDED: Final = {
     "NO_NORMAL_ALL": "association, partition, qos and TRES",
     "NO_NORMAL_ASSOC": "association",
@@ -28,19 +20,6 @@ _UNBOUNDED: Final = {
 }
 _SMALL_FRACTION: Final = 20
 """In ``blend`` mode we warn when the scale is less than one twentieth of the other factors' sum."""
-
-
-def factor_maxima(facts: Facts) -> tuple[tuple[str, int], ...]:
-    """Return the largest contribution of each of the site's priority factors, in Slurm's order.
-
-    Each factor of priority/multifactor lies in 0..1 before its weight, unless a ``NO_NORMAL_`` flag is set.
-    """
-    maxima = [(name, facts.number(key)) for name, key in _WEIGHTS.items()]
-    for part in facts.setting_list("PriorityWeightTRES"):
-        name, _, weight = part.partition("=")
-        match = re.match(r"\d+", weight)
-        maxima.append((f"tres {name}", int(match[0]) if match else 0))
-    return tuple(maxima)
 
 
 def _priority_type(facts: Facts) -> Verdict:
@@ -67,7 +46,9 @@ def _site_factor_plugin(facts: Facts) -> Verdict:
 
 
 def _weights(facts: Facts) -> Verdict:
-    maxima = factor_maxima(facts)
+    # With bands the QOS part must outweigh ours instead: the check band-order is about that.
+    has_bands = facts.site.policy.bands is not None
+    maxima = tuple(one for one in factor_maxima(facts.config) if not has_bands or one[0] != "qos")
     total, scale = sum(value for _, value in maxima), facts.site.policy.factor_scale
     parts = ", ".join(f"{name} {value}" for name, value in maxima if value)
     found = f"scale {scale} against {total}" + (f" ({parts})" if parts else "")

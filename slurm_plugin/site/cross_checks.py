@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from decimal import Decimal
 from typing import TYPE_CHECKING, Any, Final
 
+from policies.quota.names import PREFIX, Band, band_qos
+from policies.records import AgentName
 from policies.registry import POLICIES
 from policies.site_policy import TagSource
 from slurm_plugin.site.problems import suggest
@@ -32,6 +35,7 @@ def cross_check(tree: Tree) -> tuple[Problem, ...]:
         *_targets_without_source(top, sections),
         *_tags_without_source(top, sections),
         *_unknown_policy(top),
+        *_bands(top, sections),
     ]
     return tuple(Problem(line=tree.line_of(path), path=path, text=text) for path, text in found)
 
@@ -45,6 +49,9 @@ def _duplicates(top: dict[str, Any], agents: dict[str, Any]) -> Iterator[tuple[P
     hook = top.get("hook")
     if isinstance(hook, dict):
         lists.append((("hook", "peers"), hook.get("peers")))
+    bands = top.get("bands")
+    if isinstance(bands, dict):
+        lists.append((("bands", "managed_qos"), bands.get("managed_qos")))
     lists += [(("agents", name, key), agent.get(key)) for name, agent in agents.items() for key in _LISTS]
     for path, value in lists:
         seen: list[Any] = []
@@ -93,6 +100,39 @@ def _unknown_policy(top: dict[str, Any]) -> Iterator[tuple[Path, str]]:
     name = top.get("policy")
     if isinstance(name, str) and name not in POLICIES:
         yield ("policy",), f"no policy is called {name!r}{suggest(name, tuple(sorted(POLICIES)))}"
+
+
+def _bands(top: dict[str, Any], agents: dict[str, Any]) -> Iterator[tuple[Path, str]]:
+    bands = top.get("bands")
+    for name, agent in agents.items():
+        for key in ("quota", "borrowing_limit"):
+            if bands is None and agent.get(key) is not None:
+                yield ("agents", name, key), "nothing reads it without a bands section; bands: {} takes the defaults"
+        is_weightless = isinstance(agent.get("base_weight"), int | Decimal) and not agent["base_weight"]
+        if bands is not None and is_weightless and agent.get("quota", "auto") == "auto":
+            yield ("agents", name, "quota"), "an agent of base_weight 0 needs an explicit quota, or quota: none"
+    if bands is not None:
+        yield from _clashing_names(agents)
+    if isinstance(bands, dict):
+        yield from _our_own_qos(bands)
+
+
+def _clashing_names(agents: dict[str, Any]) -> Iterator[tuple[Path, str]]:
+    taken = {
+        band_qos("", AgentName(name), band): name for name in agents for band in Band if band is not Band.GUARANTEED
+    }
+    for name in agents:
+        owner = taken.get(band_qos("", AgentName(name), Band.GUARANTEED))
+        if owner is not None:
+            yield ("agents", name), f"its QOS would have the name of one of agent {owner!r}'s bands; rename it"
+
+
+def _our_own_qos(bands: dict[str, Any]) -> Iterator[tuple[Path, str]]:
+    named: list[tuple[Path, Any]] = [(("bands", "template_qos"), bands.get("template_qos"))]
+    named += [(("bands", "managed_qos", at), name) for at, name in enumerate(_items(bands.get("managed_qos")))]
+    for path, name in named:
+        if isinstance(name, str) and name.startswith(PREFIX):
+            yield path, f"names that begin with {PREFIX} are those of our own QOSes"
 
 
 def _tags_without_source(top: dict[str, Any], agents: dict[str, Any]) -> Iterator[tuple[Path, str]]:

@@ -11,11 +11,12 @@ from typing import Final
 from pydantic import ValidationError
 
 from policies.records import AccountName, AgentName, PartitionName
-from policies.site_policy import AgentPolicy, SitePolicy, SlaTargets, SlaTuning
+from policies.site_policy import AgentPolicy, BandPolicy, SitePolicy, SlaTargets, SlaTuning
 from slurm_plugin.errors import ConfigError
 from slurm_plugin.site.cross_checks import cross_check
 from slurm_plugin.site.model import (
     AgentSettings,
+    BandSettings,
     HookSettings,
     PathSettings,
     RebalancerSettings,
@@ -136,6 +137,7 @@ def site_from_settings(settings: SiteSettings, *, path: Path = DEFAULT_PATH) -> 
             hysteresis_frac=settings.sla.hysteresis_frac,
             max_age_s=settings.sla.max_age_s,
         ),
+        bands=None if settings.bands is None else _bands(settings.bands),
     )
     return SiteFile(
         path=path,
@@ -161,6 +163,23 @@ def _agent(name: str, agent: AgentSettings) -> AgentPolicy:
             p99_latency_s=agent.sla.p99_latency_s,
             error_rate_frac=agent.sla.error_rate_frac,
         ),
+        quota=agent.quota,
+        borrowing_limit=agent.borrowing_limit,
+    )
+
+
+def _bands(bands: BandSettings) -> BandPolicy:
+    return BandPolicy(
+        borrow_frac=bands.borrow_frac,
+        opportunistic=bands.opportunistic,
+        grace_s=int(bands.grace_s),
+        window_s=bands.window_s,
+        max_reclaims=bands.max_reclaims,
+        starve_after_s=bands.starve_after_s,
+        max_borrow_nodes=bands.max_borrow_nodes,
+        template_qos=bands.template_qos,
+        managed_qos=bands.managed_qos,
+        set_default_qos=bands.set_default_qos,
     )
 
 

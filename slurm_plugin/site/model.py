@@ -9,17 +9,21 @@ from typing import Annotated
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from policies.site_policy import FactorMode, JobOrder, Mode, TagSource
+from policies.site_policy import FactorMode, JobOrder, Mode, Quota, TagSource
 from slurm_plugin.site.scalars import (
     AbsolutePath,
     AccountText,
     AgentText,
     ListenAddress,
     Number,
+    QosName,
+    QuotaAmounts,
     Seconds,
     SlurmName,
     SocketPath,
+    TresAmounts,
     UnitFraction,
+    WholeSeconds,
 )
 
 
@@ -76,6 +80,58 @@ class AgentSettings(Settings):
         description="Order of the agent's own jobs: as submitted, or earliest deadline first.",
     )
     sla: SlaTargetSettings = Field(default=SlaTargetSettings(), description="What the agent is promised.")
+    quota: QuotaAmounts = Field(
+        default=Quota(),
+        description="Nominal quota: auto splits the nodes by base weight, none leaves the agent without bands.",
+    )
+    borrowing_limit: TresAmounts | None = Field(
+        default=None, description="Cap of the borrow band; none: borrow_frac of the nominal quota."
+    )
+
+
+class BandSettings(Settings):
+    """Quotas and the three bands. Without this section FairGPU orders jobs and touches no QOS."""
+
+    borrow_frac: Number = Field(
+        default=Fraction(1, 5),
+        le=10,
+        description="Cap of the borrow band as a part of the nominal quota, per TRES, rounded down.",
+    )
+    opportunistic: bool = Field(
+        default=True, description="Whether work beyond the cap may use what is idle; it goes first."
+    )
+    grace_s: WholeSeconds = Field(
+        default=30.0,
+        alias="grace",
+        le=86_400,
+        description="GraceTime of the borrow band: from SIGTERM to the requeue.",
+    )
+    window_s: Seconds = Field(
+        default=3_600.0, alias="window", gt=0, le=2_592_000, description="Time in which reclaims of a job are counted."
+    )
+    max_reclaims: int = Field(
+        default=3, ge=1, le=1_000, description="After so many reclaims a job borrows no more until it has run."
+    )
+    starve_after_s: Seconds = Field(
+        default=600.0,
+        alias="starve_after",
+        gt=0,
+        le=2_592_000,
+        description="After this wait an agent's blocked large job gets its guaranteed band for itself.",
+    )
+    max_borrow_nodes: int = Field(
+        default=1, ge=1, le=65_533, description="Most nodes of a job in the borrow band (MaxTRESPerJob)."
+    )
+    template_qos: QosName = Field(
+        default="normal", description="QOS whose limits per job, user and account and whose flags ours start from."
+    )
+    managed_qos: tuple[QosName, ...] = Field(
+        default=("normal",),
+        description="Jobs in one of these may be moved into our bands; any other explicit QOS is foreign.",
+    )
+    set_default_qos: bool = Field(
+        default=True, description="Whether apply makes the guaranteed QOS the default of the agents' associations."
+    )
 
 
 class SiteFactorSettings(Settings):
@@ -202,6 +258,7 @@ class SiteSettings(Settings):
         description="Where a job's agent tag is read from; account: tags are not read.",
     )
     agents: dict[AgentText, AgentSettings] = Field(min_length=1, description="The agents, by name.")
+    bands: BandSettings | None = Field(default=None, description="Quotas and bands; left out: ordering only.")
     site_factor: SiteFactorSettings = Field(default=SiteFactorSettings(), description="The site factor.")
     sla: SlaSettings = Field(default=SlaSettings(), description="How the SLA state bends the weights.")
     rebalancer: RebalancerSettings = Field(default=RebalancerSettings(), description="The rebalancer.")

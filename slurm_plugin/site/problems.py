@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, Final, get_args
+from typing import TYPE_CHECKING, Any, Final, get_args, get_origin
 
 from pydantic import BaseModel, ValidationError
 
@@ -121,5 +121,5 @@ def _keys_under(annotation: object, path: Path) -> tuple[str, ...]:
         return known_keys(annotation, path)
     for inner in get_args(annotation):
         if isinstance(inner, type) and issubclass(inner, BaseModel):
-            return known_keys(inner, path[1:])
+            return known_keys(inner, path[1:] if get_origin(annotation) is dict else path)
     return ()

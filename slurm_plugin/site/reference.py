@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final, get_args
+from typing import TYPE_CHECKING, Any, Final, get_args, get_origin
 
 from annotated_types import Ge, Gt, Le, Lt
 from pydantic import BaseModel
@@ -18,6 +18,14 @@ if TYPE_CHECKING:
 
 _DURATION_MARK: Final = "(us|ms|s|m|h|d)$"
 _AGENT: Final = "NAME"
+_KINDS: Final = {
+    "array": "list of names",
+    "boolean": "true \\| false",
+    "integer": "whole number",
+    "number": "number",
+    "object": "amounts per TRES",
+    "string": "text",
+}
 _INTRODUCTION: Final = """\
 # Site file
 
@@ -33,7 +41,8 @@ The hook server notices a changed file by itself, the rebalancer reads it again 
 is refused and the former one stays in force. `paths` and `hook.socket` count from the next start on.
 `hook.deadline` and the breaker are given to the shim in job_submit.lua; `fairgpu doctor` prints the line.
 
-A documented example is in [examples/ecommerce.yaml](../../examples/ecommerce.yaml).
+Documented examples: [examples/ecommerce.yaml](../../examples/ecommerce.yaml),
+[examples/inference.yaml](../../examples/inference.yaml).
 """
 
 
@@ -88,7 +97,7 @@ def _sections(path: str, model: type[BaseModel]) -> Iterator[tuple[str, type[Bas
         inner = _section_of(field)
         if inner is not None:
             key = field.alias or name
-            below = f"{key}.{_AGENT}" if get_args(field.annotation) else key
+            below = f"{key}.{_AGENT}" if get_origin(field.annotation) is dict else key
             yield from _sections(f"{path}.{below}".lstrip("."), inner)
 
 
@@ -129,8 +138,8 @@ def _defaults(model: type[BaseModel]) -> dict[str, Any]:
 
 def _inner(node: dict[str, Any]) -> dict[str, Any]:
     """Return the schema of the value itself where ``null`` is allowed too."""
-    options: list[dict[str, Any]] = node.get("anyOf", [node])
-    return options[0]
+    options: list[dict[str, Any]] = node.get("anyOf", [])
+    return options[0] if len(options) == 2 and options[1].get("type") == "null" else node
 
 
 def _is_duration(node: dict[str, Any]) -> bool:
@@ -138,19 +147,22 @@ def _is_duration(node: dict[str, Any]) -> bool:
 
 
 def _kind(node: dict[str, Any]) -> str:
+    if "anyOf" in node:
+        return " \\| ".join(_kind(option) for option in node["anyOf"])
     if "enum" in node:
         return " \\| ".join(node["enum"])
     if _is_duration(node):
         return "duration"
     if node.get("pattern") == "^/":
         return "absolute path"
-    names = {"integer": "whole number", "number": "number", "array": "list of names", "string": "text"}
-    return names[node["type"]]
+    return _KINDS[str(node["type"])]
 
 
 def _shown(value: object) -> str:
     if value is None:
         return "none"
+    if isinstance(value, bool):
+        return str(value).lower()
     if isinstance(value, list):
         return f"[{', '.join(map(str, value))}]"
     return str(value)

@@ -10,7 +10,10 @@ from typing import Annotated, Any, Final
 
 from pydantic import AfterValidator, BeforeValidator, PlainSerializer, WithJsonSchema
 
+from policies.records import Tres
+from policies.site_policy import Quota, QuotaKind
 from slurm_plugin.site.durations import format_duration, parse_duration_s
+from slurm_plugin.translate import parse_memory_mib
 
 NICE_OFFSET: Final = 2_147_483_645
 """Largest site factor that Slurm takes (``NICE_OFFSET - 3``)."""
@@ -19,6 +22,9 @@ _MAX_WEIGHT: Final = 10**12
 _MAX_PLACES: Final = 18
 _NAME: Final = re.compile(r"""[^\s,=:*;'"\\|()\[\]{}]{1,128}""")
 _AGENT: Final = re.compile(r"[a-z][a-z0-9_-]{0,39}", re.ASCII)
+_TRES: Final = re.compile(r"cpu|mem|(?:gres|license)/[^\s,=;'\"]{1,100}", re.ASCII)
+_MAX_AMOUNT: Final = 10**12
+_QUOTA_WORDS: Final = (QuotaKind.AUTO.value, QuotaKind.NONE.value)
 _NOT_FINITE: Final = re.compile(r"[-+]?\.?(?:nan|inf|infinity)", re.IGNORECASE)
 _NUMBER: Final = re.compile(r"[-+]?[\d.]+(?:[eE][-+]?\d+)?", re.ASCII)
 _MAX_SOCKET_PATH: Final = 107
@@ -106,6 +112,58 @@ def _account_name(value: str) -> str:
     return _slurm_name(value)
 
 
+def _qos_name(value: str) -> str:
+    if value != value.lower():
+        raise ValueError(f"{value!r} never matches: Slurm keeps QOS names in lower case; write {value.lower()!r}")
+    return _slurm_name(value)
+
+
+def _whole_seconds(value: float) -> float:
+    if value != int(value):
+        raise ValueError(f"must be whole seconds, got {format_duration(value)}")
+    return value
+
+
+def _tres_amounts(value: object) -> Tres:
+    """Return TRES amounts from a mapping, sorted by name; zeros stay."""
+    if isinstance(value, dict):
+        return tuple(sorted((str(name), _tres_amount(str(name), amount)) for name, amount in value.items()))
+    if isinstance(value, tuple) and all(isinstance(item, tuple) for item in value):
+        return value
+    raise ValueError(f"must be amounts such as {{gres/gpu: 8, cpu: 64, mem: 512G}}, got {_shown(value)}")
+
+
+def _tres_amount(name: str, value: object) -> int:
+    if not _TRES.fullmatch(name):
+        raise ValueError(f"{name[:60]!r} is no TRES that can be shared; write cpu, mem, gres/gpu, gres/gpu:TYPE")
+    amount = value
+    if name == "mem" and isinstance(value, str):
+        try:
+            amount = parse_memory_mib(value)
+        except ValueError:
+            amount = None
+    if not isinstance(amount, int) or isinstance(amount, bool) or not 0 <= amount <= _MAX_AMOUNT:
+        wanted = "MiB or a size such as 512G" if name == "mem" else "a whole number"
+        raise ValueError(f"{name} must be {wanted}, at least 0, got {_shown(value)}")
+    return amount
+
+
+def _quota(value: object) -> Quota:
+    if isinstance(value, Quota):
+        return value
+    if isinstance(value, dict):
+        if not value:
+            raise ValueError("must name at least one TRES, for example {gres/gpu: 8}; none means no quota at all")
+        return Quota(kind=QuotaKind.EXPLICIT, amounts=_tres_amounts(value))
+    if value in _QUOTA_WORDS:
+        return Quota(kind=QuotaKind(str(value)))
+    raise ValueError(f"must be auto, none or amounts such as {{gres/gpu: 8, cpu: 64}}, got {_shown(value)}")
+
+
+def _plain_quota(value: Quota) -> str | dict[str, int]:
+    return dict(value.amounts) if value.kind is QuotaKind.EXPLICIT else value.kind.value
+
+
 def _agent_name(value: str) -> str:
     if not _AGENT.fullmatch(value):
         raise ValueError(
@@ -179,3 +237,28 @@ SocketPath = Annotated[
     _schema("string", pattern="^/"),
 ]
 ListenAddress = Annotated[str, BeforeValidator(_listen_address), _schema("string", pattern="^.+:[0-9]+$")]
+QosName = Annotated[str, BeforeValidator(_text), AfterValidator(_qos_name)]
+
+WholeSeconds = Annotated[Seconds, AfterValidator(_whole_seconds)]
+"""A duration of whole seconds, as Slurm keeps its own."""
+
+_AMOUNTS_SCHEMA: Final = {
+    "type": "object",
+    "additionalProperties": {"type": ["integer", "string"]},
+    "examples": [{"gres/gpu": 8, "cpu": 64, "mem": "512G"}],
+}
+TresAmounts = Annotated[
+    Tres,
+    BeforeValidator(_tres_amounts),
+    PlainSerializer(dict, return_type=dict),
+    WithJsonSchema(_AMOUNTS_SCHEMA),
+]
+"""Amounts per TRES; memory in MiB in Python."""
+
+QuotaAmounts = Annotated[
+    Quota,
+    BeforeValidator(_quota),
+    PlainSerializer(_plain_quota),
+    WithJsonSchema({"anyOf": [{"type": "string", "enum": list(_QUOTA_WORDS)}, _AMOUNTS_SCHEMA]}),
+]
+"""``auto``, ``none`` or amounts."""

@@ -6,9 +6,10 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from slurm_plugin.bands.partitions import parse_partitions
 from slurm_plugin.client.text_answers import parse_config
 from slurm_plugin.doctor import Check, Facts, HostFacts, PathFact, PingFact, run_checks
-from slurm_plugin.doctor.collect import parse_associations, parse_partitions
+from slurm_plugin.doctor.collect import parse_associations
 from slurm_plugin.site import parse_site
 
 if TYPE_CHECKING:
@@ -65,6 +66,8 @@ def good_facts() -> Facts:
         accounts=accounts,
         associated_users=users,
         admin_level="Operator",
+        qos=(),
+        assoc_rows=(),
         queue_users=frozenset({"alice"}),
         n_jobs=20,
         controller_s=1_000.0,

@@ -1,0 +1,1 @@
+"""Quotas in slurmdbd: what the site file wants, what is there, the exact difference, and how to make or undo it."""

@@ -1,0 +1,133 @@
+"""Whether the bands of the site file hold: preemption, enforcement, defaults and the band order."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from policies.quota.names import Band, band_qos
+from policies.site_policy import Mode, QuotaKind
+from slurm_plugin.bands.precheck import band_order_fix, compute_band_order, setting_complaints
+from slurm_plugin.doctor.check import CheckRule, Verdict, fail, ok, warn
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from policies.site_policy import AgentPolicy
+    from slurm_plugin.bands.complaint import Complaint
+    from slurm_plugin.doctor.facts import Facts
+
+_NO_BANDS: Final = "no bands in the site file"
+_SHOWN: Final = 5
+
+
+def _preemption(facts: Facts) -> Verdict:
+    return _settings(facts, ("PreemptType", "PreemptMode"))
+
+
+def _enforcement(facts: Facts) -> Verdict:
+    return _settings(facts, ("AccountingStorageEnforce",))
+
+
+def _settings(facts: Facts, keys: tuple[str, ...]) -> Verdict:
+    if facts.site.policy.bands is None:
+        return ok(_NO_BANDS)
+    wrong = [one for one in setting_complaints(facts.config) if one.what.startswith(keys)]
+    if not wrong:
+        return ok(", ".join(f"{key}={facts.setting(key)}" for key in keys))
+    return _failed(wrong)
+
+
+def _failed(complaints: Iterable[Complaint]) -> Verdict:
+    found = tuple(complaints)
+    return fail(
+        "; ".join(one.what for one in found),
+        "\n".join(one.why for one in found),
+        "\n".join(one.fix for one in found if one.fix),
+    )
+
+
+def _applied(facts: Facts) -> Verdict:
+    if facts.site.policy.bands is None:
+        return ok(_NO_BANDS)
+    present = {row.name for row in facts.qos or ()}
+    wanted = [_name(facts, agent) for agent in _banded(facts)]
+    missing = [name for name in wanted if name not in present]
+    if not missing:
+        return ok(f"{len(wanted)} guaranteed QOSes")
+    return _complain(
+        facts,
+        f"{len(missing)} QOSes are not there: {_some(missing)}",
+        "without them nothing limits an agent and nothing can be lent",
+        "sudo fairgpu plan; sudo fairgpu apply",
+    )
+
+
+def _defaults(facts: Facts) -> Verdict:
+    if facts.site.policy.bands is None:
+        return ok(_NO_BANDS)
+    wanted = {str(account): _name(facts, agent) for agent in _banded(facts) for account in agent.accounts}
+    rows = [row for row in facts.assoc_rows or () if row.key.account in wanted]
+    wrong = [str(row.key) for row in rows if row.default != wanted[row.key.account]]
+    if not wrong:
+        return ok(f"the guaranteed one in {len(rows)} associations")
+    return _complain(
+        facts,
+        f"{len(wrong)} of {len(rows)} associations have another one: {_some(wrong)}",
+        "a job that bypasses the hook lands outside its agent's quota (promise 1)",
+        "site file: bands: {set_default_qos: true}; then: sudo fairgpu apply",
+    )
+
+
+def _band_order(facts: Facts) -> Verdict:
+    policy = facts.site.policy
+    if policy.bands is None:
+        return ok(_NO_BANDS)
+    rows = facts.qos or ()
+    ours = {band_qos(policy.cluster, agent.name, band) for agent in policy.agents for band in Band}
+    guaranteed = {_name(facts, agent) for agent in _banded(facts)}
+    priorities = [row.priority for row in rows if row.name in guaranteed]
+    order = compute_band_order(
+        policy,
+        max((row.priority for row in rows if row.name not in ours), default=0),
+        facts.config,
+        guaranteed=min(priorities) if priorities else None,
+    )
+    if not order.holds:
+        return fail(
+            order.text,
+            "a borrowed job could start ahead of a guaranteed one and be preempted at once",
+            band_order_fix(order, policy.factor_scale),
+        )
+    unbounded = [flag for flag in facts.setting_list("PriorityFlags") if flag.startswith("NO_NORMAL_")]
+    if unbounded:
+        return warn(
+            f"{order.text}, but PriorityFlags={','.join(unbounded)}",
+            "these factors are not bounded by their weights, so the rule cannot be shown",
+            "slurm.conf: remove the NO_NORMAL_ flags from PriorityFlags",
+        )
+    return ok(order.text)
+
+
+def _complain(facts: Facts, found: str, why: str, fix: str) -> Verdict:
+    return (fail if facts.site.policy.mode is Mode.ENFORCE else warn)(found, why, fix)
+
+
+def _banded(facts: Facts) -> tuple[AgentPolicy, ...]:
+    return tuple(agent for agent in facts.site.policy.agents if agent.quota.kind is not QuotaKind.NONE)
+
+
+def _name(facts: Facts, agent: AgentPolicy) -> str:
+    return band_qos(facts.site.policy.cluster, agent.name, Band.GUARANTEED)
+
+
+def _some(names: list[str]) -> str:
+    return ", ".join(names[:_SHOWN]) + (", ..." if len(names) > _SHOWN else "")
+
+
+CHECKS: Final = (
+    CheckRule(name="preemption", judge=_preemption, needs=("config",)),
+    CheckRule(name="quota-enforcement", judge=_enforcement, needs=("config",)),
+    CheckRule(name="bands-applied", judge=_applied, needs=("qos",)),
+    CheckRule(name="default-qos", judge=_defaults, needs=("assoc_rows",)),
+    CheckRule(name="band-order", judge=_band_order, needs=("config", "qos")),
+)

@@ -1,0 +1,153 @@
+"""``apply`` against a slurmdbd in memory: what comes out, twice, after any kill, and the way back."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING
+
+import pytest
+
+from slurm_plugin.bands.accounting import AssocKey
+from slurm_plugin.bands.changes import describe
+from slurm_plugin.bands.journal import read_journal
+from tests.slurm_plugin.bands.conftest import SITE, apply_once, difference_of, policy
+from tests.slurm_plugin.bands.fake_sacctmgr import Assoc, FakeSacctmgr, Killed, shop
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+RISK = ["fg_shop_risk", "fg_shop_risk_borrow", "fg_shop_risk_opp"]
+
+
+def test_the_guaranteed_qos_has_the_quota_on_every_axis(fields: Callable[[str], dict[str, str]]) -> None:
+    found = fields("fg_shop_risk")
+    # 24 cpu, 24 gpu, 2400 MiB by 0.6 : 0.3
+    assert found["grptres"] == "cpu=16,gres/gpu=16,mem=1600M"
+    assert (found["priority"], found["preemptmode"]) == ("100", "cluster")
+    assert set(found["preempt"].split(",")) == {f"fg_shop_{one}" for one in ("rec_borrow", "rec_opp", *_risk_loans())}
+
+
+def _risk_loans() -> tuple[str, str]:
+    return "risk_borrow", "risk_opp"
+
+
+def test_the_borrow_qos_has_the_cap_one_node_and_the_grace(fields: Callable[[str], dict[str, str]]) -> None:
+    found = fields("fg_shop_risk_borrow")
+    assert (found["grptres"], found["maxtresperjob"]) == ("cpu=3,gres/gpu=3,mem=320M", "node=1")
+    assert (found["gracetime"], found["preemptmode"], found["priority"]) == ("00:00:30", "requeue", "9")
+    assert found["preempt"] == "fg_shop_rec_opp,fg_shop_risk_opp"
+
+
+def test_the_opportunistic_qos_is_unlimited_and_lowest(fields: Callable[[str], dict[str, str]]) -> None:
+    found = fields("fg_shop_risk_opp")
+    assert (found.get("grptres", ""), found["priority"], found["gracetime"]) == ("", "1", "00:00:00")
+
+
+def test_limits_of_the_template_are_kept_but_not_what_would_hurt(fields: Callable[[str], dict[str, str]]) -> None:
+    found = fields("fg_shop_rec")
+    assert found["maxwalldurationperjob"] == "1-00:00:00"
+    assert found["flags"] == "OverPartQOS"
+    assert "grpjobs" not in found
+
+
+def test_associations_may_use_their_agents_qoses_and_default_to_the_guaranteed_one(applied: FakeSacctmgr) -> None:
+    for key in applied.associations:
+        names, default = applied.effective(key)
+        if key[0] == "risk":
+            assert set(RISK) <= set(names), key
+            assert default == "fg_shop_risk", key
+    assert applied.effective(("risk", "bob", ""))[0] == sorted([*RISK, "long", "normal"])
+
+
+def test_a_user_of_a_tag_may_use_its_qoses_from_another_account(applied: FakeSacctmgr) -> None:
+    names, default = applied.effective(("guest", "erin", ""))
+    assert set(RISK) <= set(names)
+    assert default == ""
+    assert applied.effective(("guest", "carol", "")) == (["normal"], "")
+
+
+def test_users_who_inherit_are_left_alone(applied: FakeSacctmgr) -> None:
+    assert applied.associations["risk", "alice", ""] == Assoc()
+
+
+def test_a_second_apply_has_nothing_to_do(applied: FakeSacctmgr, tmp_path: Path) -> None:
+    n_written = len(applied.written)
+    assert difference_of(policy(), applied, tmp_path).is_empty
+    assert apply_once(policy(), applied, tmp_path) == []
+    assert len(applied.written) == n_written
+
+
+def test_the_diff_says_what_was_there_and_what_comes(fake: FakeSacctmgr, tmp_path: Path) -> None:
+    lines = [line for change in difference_of(policy(), fake, tmp_path).changes for line in describe(change)]
+    assert "~ association account=risk user=bob  defaultqos: long -> fg_shop_risk" in lines
+    assert any(
+        line.startswith("~ association account=risk  qos: (inherited) -> (inherited) +fg_shop") for line in lines
+    )
+    assert any(line.startswith("+ qos fg_shop_rec  ") and "mem=800M" in line for line in lines)
+
+
+def _n_writes() -> int:
+    """Writes of an uninterrupted run; counted while pytest collects, before there is a ``tmp_path``."""
+    fake = shop()
+    with TemporaryDirectory() as folder:
+        apply_once(policy(), fake, Path(folder))
+    return len(fake.written)
+
+
+@pytest.mark.parametrize("is_done", [False, True], ids=["before", "after"])
+@pytest.mark.parametrize("step", range(_n_writes()))
+def test_killed_at_any_step_it_resumes_to_the_same_end(
+    fake: FakeSacctmgr, tmp_path: Path, step: int, *, is_done: bool
+) -> None:
+    want = shop()
+    (tmp_path / "want").mkdir()
+    apply_once(policy(), want, tmp_path / "want")
+    fake.die_after, fake.die_before = (step, None) if is_done else (None, step)
+    with pytest.raises(Killed):
+        apply_once(policy(), fake, tmp_path)
+    fake.die_after = fake.die_before = None
+    apply_once(policy(), fake, tmp_path)
+    assert sorted(fake.image().splitlines()) == sorted(want.image().splitlines())
+    assert read_journal(tmp_path).former == read_journal(tmp_path / "want").former
+
+
+def test_a_larger_quota_changes_only_the_limits(applied: FakeSacctmgr, tmp_path: Path) -> None:
+    text = SITE.replace("base_weight: 0.3}", "base_weight: 0.3, quota: {gres/gpu: 4}}")
+    lines = [line for change in difference_of(policy(text), applied, tmp_path).changes for line in describe(change)]
+    assert "~ qos fg_shop_rec  grptres: cpu=8,gres/gpu=8,mem=800M -> gres/gpu=4" in lines
+    apply_once(policy(text), applied, tmp_path)
+    assert applied.qos["fg_shop_rec"]["grptres"] == "gres/gpu=4"
+
+
+def test_ranks_and_shortened_preempt_lists_are_the_rebalancers(applied: FakeSacctmgr, tmp_path: Path) -> None:
+    applied.qos["fg_shop_risk_borrow"]["priority"] = "3"
+    applied.qos["fg_shop_risk"]["preempt"] = "fg_shop_rec_opp"
+    assert difference_of(policy(), applied, tmp_path, is_steered=True).is_empty
+    assert len(difference_of(policy(), applied, tmp_path).changes) == 2
+    applied.qos["fg_shop_risk_borrow"]["priority"] = "99"
+    assert not difference_of(policy(), applied, tmp_path, is_steered=True).is_empty
+
+
+def test_an_agent_that_leaves_loses_its_associations_and_its_qoses_are_retired(
+    applied: FakeSacctmgr, tmp_path: Path
+) -> None:
+    text = SITE.replace("  rec: {accounts: [rec], base_weight: 0.3}\n", "")
+    found = difference_of(policy(text), applied, tmp_path)
+    assert found.retired == ("fg_shop_rec", "fg_shop_rec_borrow", "fg_shop_rec_opp")
+    apply_once(policy(text), applied, tmp_path)
+    assert applied.associations["rec", "", ""] == Assoc(qos=["normal", "debug"], default="normal")
+
+
+def test_without_set_default_qos_no_default_is_touched(fake: FakeSacctmgr, tmp_path: Path) -> None:
+    apply_once(policy(SITE.replace("bands: {}", "bands: {set_default_qos: false}")), fake, tmp_path)
+    assert fake.effective(("risk", "bob", ""))[1] == "long"
+    assert fake.effective(("risk", "alice", ""))[1] == ""
+
+
+def test_the_journal_holds_what_was_there_before_us(applied: FakeSacctmgr, tmp_path: Path) -> None:
+    former = read_journal(tmp_path).former
+    assert former[AssocKey("risk", "bob")].own_qos == ("long", "normal")
+    assert former[AssocKey("risk", "bob")].own_default == "long"
+    assert former[AssocKey("risk", "dora", "gpu")].own_default == "long"
+    assert "fg_shop_rec_opp" in applied.qos
