@@ -23,8 +23,9 @@ class Setting(StrEnum):
     """What of a QOS may change."""
 
     PRIORITY = "priority"
-    PREEMPT_ADD = "preempt_add"
-    PREEMPT_REMOVE = "preempt_remove"
+    PREEMPT = "preempt"
+    """The whole list. Never ``+=`` or ``-=``: given several QOSes with different lists, slurmdbd 22.05 keeps a wrong
+    list in memory (seen: a loop reported where there was none, until slurmdbd was restarted)."""
     GRP_TRES = "grp_tres"
 
 
@@ -55,29 +56,6 @@ def group_changes(wanted: Iterable[tuple[str, Setting, str]]) -> tuple[QosChange
     return tuple(
         QosChange(names=tuple(sorted(names)), setting=setting, value=value)
         for (setting, value), names in groups.items()
-    )
-
-
-def list_changes(lists: Iterable[tuple[str, tuple[str, ...], tuple[str, ...]]]) -> tuple[QosChange, ...]:
-    """Changes that turn Preempt lists from ``old`` into ``new``, given as (QOS, old, new); additions first.
-
-    One change per name (or names) that come or go together: when one agent enters or leaves the lists of a thousand
-    others, that is two commands and not a thousand.
-    """
-    moves: dict[tuple[Setting, str], list[str]] = {}
-    for qos, old, new in lists:
-        for setting, names in (
-            (Setting.PREEMPT_ADD, set(new) - set(old)),
-            (Setting.PREEMPT_REMOVE, set(old) - set(new)),
-        ):
-            for name in names:
-                moves.setdefault((setting, name), []).append(qos)
-    together: dict[tuple[Setting, tuple[str, ...]], list[str]] = {}
-    for (setting, name), qoses in moves.items():
-        together.setdefault((setting, tuple(sorted(qoses))), []).append(name)
-    return tuple(
-        QosChange(names=qoses, setting=setting, value=",".join(sorted(names)))
-        for (setting, qoses), names in sorted(together.items())
     )
 
 

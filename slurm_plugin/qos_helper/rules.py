@@ -60,7 +60,7 @@ class HelperRules:
             case Setting.PRIORITY:
                 _check_names(change.names, self.borrow, what)
                 _check_priority(change.value)
-            case Setting.PREEMPT_ADD | Setting.PREEMPT_REMOVE:
+            case Setting.PREEMPT:
                 _check_names(change.names, self.guaranteed | self.borrow, what)
                 self._check_preempt(change)
             case Setting.GRP_TRES:
@@ -72,7 +72,8 @@ class HelperRules:
     def _check_preempt(self, change: QosChange) -> None:
         """Guaranteed may preempt borrowed and opportunistic, borrowed only opportunistic."""
         lower = self.opportunistic if self.borrow.intersection(change.names) else self.borrow | self.opportunistic
-        _check_names(tuple(change.value.split(",")), lower, "lower QOS")
+        if change.value:
+            _check_names(tuple(change.value.split(",")), lower, "lower QOS")
 
 
 def _check_names(names: tuple[str, ...], allowed: frozenset[str], what: str) -> None:

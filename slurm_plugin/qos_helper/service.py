@@ -20,8 +20,7 @@ TIMEOUT_S: Final = 10.0
 _SHOWN_CHARS: Final = 400
 _WORDS: Final = {
     Setting.PRIORITY: "Priority=",
-    Setting.PREEMPT_ADD: "Preempt+=",
-    Setting.PREEMPT_REMOVE: "Preempt-=",
+    Setting.PREEMPT: "Preempt=",
     Setting.GRP_TRES: "GrpTRES=",
 }
 

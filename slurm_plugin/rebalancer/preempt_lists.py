@@ -9,7 +9,7 @@ from policies.quota.layout import full_preempt_list
 from policies.quota.names import Band
 from policies.quota.nominal import compute_nominals
 from slurm_plugin.qos_helper.client import HelperUnavailableError
-from slurm_plugin.qos_helper.request import Verdict, list_changes
+from slurm_plugin.qos_helper.request import Setting, Verdict, group_changes
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -61,11 +61,12 @@ def restore_lists(policy: SitePolicy, client: SlurmClient, helper: QosHelper) ->
         return ListReport()
     present, _ = client.fetch_qos()
     now = {record.name: record.preempt for record in present}
-    wanted = [(name, now[name], names) for name, names in full_lists(policy, present).items() if now[name] != names]
+    full = full_lists(policy, present)
+    wanted = [(name, Setting.PREEMPT, ",".join(names)) for name, names in full.items() if now[name] != names]
     if not wanted:
         return ListReport()
     try:
-        outcomes = helper.apply(list_changes(wanted))
+        outcomes = helper.apply(group_changes(wanted))
     except HelperUnavailableError as err:
         return ListReport(failed=tuple((name, str(err)) for name, _, _ in wanted))
     failed = {name: one.text for one in outcomes if one.verdict is not Verdict.DONE for name in one.change.names}

@@ -11,7 +11,7 @@ from policies.records import JobId, JobRecord
 from policies.site_policy import Mode
 from slurm_plugin.client import SlurmClient, UpdateStatus
 from slurm_plugin.qos_helper.client import HelperUnavailableError, QosHelper
-from slurm_plugin.qos_helper.request import QosChange, Setting, Verdict, group_changes, list_changes
+from slurm_plugin.qos_helper.request import QosChange, Setting, Verdict, group_changes
 from slurm_plugin.rebalancer.decision_view import Key, key_of
 from slurm_plugin.rebalancer.history import History
 from slurm_plugin.rebalancer.journal import former_factor
@@ -164,17 +164,16 @@ def _note_answers(
 
 
 def _changes(decisions: Sequence[SetBorrowRank | SetPreemptList]) -> tuple[QosChange, ...]:
-    ranks: list[tuple[str, Setting, str]] = []
-    lists: list[tuple[str, tuple[str, ...], tuple[str, ...]]] = []
+    wanted: list[tuple[str, Setting, str]] = []
     for one in decisions:
         match one:
             case SetBorrowRank():
-                ranks.append((one.qos, Setting.PRIORITY, str(one.new)))
+                wanted.append((one.qos, Setting.PRIORITY, str(one.new)))
             case SetPreemptList():
-                lists.append((one.qos, one.old, one.new))
+                wanted.append((one.qos, Setting.PREEMPT, ",".join(one.new)))
             case _:
                 assert_never(one)
-    return (*list_changes(lists), *group_changes(ranks))
+    return group_changes(wanted)
 
 
 def _factor_line(decision: SetSiteFactor, batch: Batch, journal: Mapping[JobId, TouchedJob]) -> TouchedJob:

@@ -15,7 +15,7 @@ from policies.site_policy import AgentPolicy, BandPolicy, SitePolicy
 from slurm_plugin.client.command import Command, CommandResult
 from slurm_plugin.errors import SlurmUnavailable
 from slurm_plugin.hook.wire import WireError
-from slurm_plugin.qos_helper.request import QosChange, Setting, group_changes, list_changes, parse_change
+from slurm_plugin.qos_helper.request import QosChange, Setting, group_changes, parse_change
 from slurm_plugin.qos_helper.rules import HelperRules, RefusedError
 from slurm_plugin.qos_helper.service import QosHelperService
 
@@ -36,9 +36,9 @@ G, B, OPP = "fg_prod_risk", "fg_prod_risk_borrow", "fg_prod_risk_opp"
 FINE = [
     {"qos": B, "setting": "priority", "value": "2"},
     {"qos": f"fg_prod_rec_borrow,{B}", "setting": "priority", "value": "9"},
-    {"qos": G, "setting": "preempt_add", "value": f"fg_prod_rec_borrow,{B},{OPP}"},
-    {"qos": G, "setting": "preempt_remove", "value": B},
-    {"qos": B, "setting": "preempt_add", "value": f"fg_prod_rec_opp,{OPP}"},
+    {"qos": G, "setting": "preempt", "value": f"fg_prod_rec_borrow,{B},{OPP}"},
+    {"qos": G, "setting": "preempt", "value": ""},
+    {"qos": B, "setting": "preempt", "value": f"fg_prod_rec_opp,{OPP}"},
     {"qos": f"{G},{B}", "setting": "grp_tres", "value": "cpu=64,mem=524288,gres/gpu=8,gres/gpu:a100=0"},
 ]
 REFUSED = [
@@ -57,19 +57,19 @@ REFUSED = [
     # the wrong band
     {"qos": G, "setting": "priority", "value": "2"},
     {"qos": OPP, "setting": "priority", "value": "2"},
-    {"qos": OPP, "setting": "preempt_add", "value": OPP},
-    {"qos": B, "setting": "preempt_add", "value": B},
-    {"qos": f"{G},{B}", "setting": "preempt_add", "value": B},
+    {"qos": OPP, "setting": "preempt", "value": OPP},
+    {"qos": B, "setting": "preempt", "value": B},
+    {"qos": f"{G},{B}", "setting": "preempt", "value": B},
     {"qos": OPP, "setting": "grp_tres", "value": "gres/gpu=8"},
-    {"qos": G, "setting": "preempt_add", "value": "fg_prod_rec"},
+    {"qos": G, "setting": "preempt", "value": "fg_prod_rec"},
     # the value
     *(
         {"qos": B, "setting": "priority", "value": text}
         for text in ("", "1", "10", "65534", "-2", "+2", "02", "2 ", "٢", "2\n")
     ),
     *(
-        {"qos": G, "setting": "preempt_add", "value": text}
-        for text in ("", "normal", ",", f"{B},", f"{OPP},{B}", f"{B},{B}", "''", f"{B} GraceTime=0", "fg_prod_risk")
+        {"qos": G, "setting": "preempt", "value": text}
+        for text in ("normal", ",", f"{B},", f"{OPP},{B}", f"{B},{B}", "''", f"{B} GraceTime=0", "fg_prod_risk")
     ),
     *(
         {"qos": G, "setting": "grp_tres", "value": text}
@@ -116,7 +116,7 @@ def ask(fields: Mapping[str, str], sacctmgr: Sacctmgr) -> dict[str, str]:
 def test_changes_within_the_rules_run_one_command(fields: dict[str, str]) -> None:
     sacctmgr = Sacctmgr(CommandResult(0, " Modified qos...\n", ""))
     assert ask(fields, sacctmgr) == {"verdict": "done", "text": ""}
-    words = {"priority": "Priority=", "preempt_add": "Preempt+=", "preempt_remove": "Preempt-=", "grp_tres": "GrpTRES="}
+    words = {"priority": "Priority=", "preempt": "Preempt=", "grp_tres": "GrpTRES="}
     assignment = words[fields["setting"]] + fields["value"]
     assert sacctmgr.ran == [("sacctmgr", "-i", "modify", "qos", fields["qos"], "set", assignment)]
 
@@ -167,21 +167,4 @@ def test_equal_values_go_in_one_change() -> None:
     assert group_changes(wanted) == (
         QosChange(names=("a", "b"), setting=Setting.PRIORITY, value="2"),
         QosChange(names=("c",), setting=Setting.PRIORITY, value="3"),
-    )
-
-
-def test_an_agent_that_leaves_every_list_is_one_change() -> None:
-    full = ("a_b", "b_b", "c_b")
-    lists = [(qos, full, tuple(sorted({*full} - {"a_b", "b_b"} | {f"{qos}_b"}))) for qos in ("a", "b", "c")]
-    assert list_changes(lists) == (
-        QosChange(names=("a", "c"), setting=Setting.PREEMPT_REMOVE, value="b_b"),
-        QosChange(names=("b", "c"), setting=Setting.PREEMPT_REMOVE, value="a_b"),
-    )
-
-
-def test_names_come_before_others_go() -> None:
-    changes = list_changes([("g", ("x",), ("y", "z")), ("h", ("x",), ("y", "z"))])
-    assert changes == (
-        QosChange(names=("g", "h"), setting=Setting.PREEMPT_ADD, value="y,z"),
-        QosChange(names=("g", "h"), setting=Setting.PREEMPT_REMOVE, value="x"),
     )

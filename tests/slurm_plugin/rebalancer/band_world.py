@@ -48,10 +48,8 @@ class FakeHelper:
             record = self._slurm.qos(name)
             if change.setting is Setting.PRIORITY:
                 record = replace(record, priority=int(change.value))
-            elif change.setting is Setting.PREEMPT_ADD:
-                record = replace(record, preempt=tuple(sorted({*record.preempt, *change.value.split(",")})))
-            elif change.setting is Setting.PREEMPT_REMOVE:
-                record = replace(record, preempt=tuple(sorted({*record.preempt} - {*change.value.split(",")})))
+            elif change.setting is Setting.PREEMPT:
+                record = replace(record, preempt=tuple(filter(None, change.value.split(","))))
             self._slurm.set_qos(record)
         return ChangeOutcome(change=change, verdict=Verdict.DONE)
 
