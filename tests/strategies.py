@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from hypothesis import strategies as st
 
+from policies.plan import SetSiteFactor
 from policies.records import (
     AccountName,
     AgentName,
@@ -19,12 +20,15 @@ from policies.records import (
     NodeRecord,
     Observation,
     PartitionName,
+    QosRecord,
     Tres,
 )
 from policies.site_policy import AgentPolicy, SitePolicy
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
+
+    from policies.plan import Plan
 
 NOW = 1_000_000.0
 Amounts = tuple[int, ...]
@@ -88,6 +92,11 @@ def make_observation(
     """An observation at ``NOW``, one default node unless nodes are given."""
     chosen = (make_node(),) if nodes is None else tuple(nodes)
     return Observation(at_s=NOW, cluster="c", jobs=tuple(jobs), nodes=chosen, **changes)
+
+
+def site_factors(plan: Plan) -> tuple[SetSiteFactor, ...]:
+    """The plan's decisions about site factors, in its order."""
+    return tuple(decision for decision in plan.decisions if isinstance(decision, SetSiteFactor))
 
 
 def make_sample(agent: str, name: str, value: float, at_s: float = NOW) -> IndicatorSample:
@@ -164,3 +173,25 @@ def observations(draw: st.DrawFn) -> Observation:
     ]
     jobs += [make_job(str(i + 100), **fields) for i, fields in enumerate(pending)]
     return make_observation(jobs, [make_node(), make_node("n2", up=draw(st.booleans()))])
+
+
+def make_quota(agent: str, gpus: int, **changes: Any) -> tuple[QosRecord, ...]:
+    """The three QOSes of an agent on cluster ``c``: ``gpus`` guaranteed, ``borrow`` (default 1) and no limit beyond.
+
+    ``opp=False`` leaves the opportunistic QOS out; ``max_nodes`` is MaxTRESPerJob of the borrow QOS; ``rank`` its
+    priority; ``preempt`` the guaranteed QOS's list.
+    """
+    name = f"fg_c_{agent}"
+    limits = changes.get("limits", (("gres/gpu", gpus),))
+    max_nodes = changes.get("max_nodes")
+    records = (
+        QosRecord(name=name, priority=100, grp_tres=limits, preempt=changes.get("preempt", ())),
+        QosRecord(
+            name=f"{name}_borrow",
+            priority=changes.get("rank", 9),
+            grp_tres=(("gres/gpu", changes.get("borrow", 1)),),
+            max_tres_per_job=(("node", max_nodes),) if max_nodes else (),
+        ),
+        QosRecord(name=f"{name}_opp", priority=1),
+    )
+    return records if changes.get("opp", True) else records[:2]

@@ -75,7 +75,7 @@ def predict_victims(claim: JobRecord, loans: Sequence[Loan], room: FreeRoom) -> 
     Returns
     -------
     tuple of Loan or None
-        Empty if the claim fits without; ``None`` if it does not fit even without all of them.
+        In Slurm's order. Empty if the claim fits without; ``None`` if it does not fit even without all of them.
     """
     if room.where(claim) is not None:
         return ()
@@ -87,7 +87,8 @@ def predict_victims(claim: JobRecord, loans: Sequence[Loan], room: FreeRoom) -> 
     taken = _take_until_it_fits(claim, second, room) or ()
     copy = _without(room, taken)
     chosen = frozenset(copy.where(claim) or ())
-    return tuple(loan for loan in taken if not chosen.isdisjoint(room.rows_of(loan.job)))
+    victims = [loan for loan in taken if not chosen.isdisjoint(room.rows_of(loan.job))]
+    return tuple(sorted(victims, key=lambda loan: loan.order))
 
 
 def choose_victims(

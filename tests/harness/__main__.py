@@ -46,7 +46,8 @@ def _line(tally: Tally) -> str:
     broken = ", ".join(f"{name} {count}" for name, count in sorted(tally.broken.items())) or "none"
     return (
         f"{tally.cycles} cycles, {tally.reclaims} reclaims, {tally.victims} victims, violations: {broken}; "
-        f"stale by one cycle {tally.stale}, large victims {tally.large}"
+        f"stale by one cycle {tally.stale}, large victims {tally.large}, of these no improvement {tally.worse}; "
+        f"most often taken back: {tally.most_taken} times"
     )
 
 

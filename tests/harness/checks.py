@@ -32,6 +32,8 @@ class Tally:
         Victims whose agent fell to nominal since the last observation (or by an earlier victim of the same claim).
     large : int
         Victims so large that their agent ended below what it is owed.
+    worse : int
+        Reclaims with such a victim, stale or large, that did not improve the potential.
     most_taken : int
         How often the unluckiest job was taken back.
     """
@@ -41,6 +43,7 @@ class Tally:
     victims: int = 0
     stale: int = 0
     large: int = 0
+    worse: int = 0
     most_taken: int = 0
     broken: Counter[str] = field(default_factory=Counter)
     examples: dict[str, str] = field(default_factory=dict)
@@ -164,8 +167,10 @@ class Judge:
         before = self._uses_before(start)
         self._check_most_over_served(start)
         is_excused = self._check_protected(start, {agent: dict(use) for agent, use in before.items()})
-        if not is_excused and not self._potential(start, is_after=True) < self._potential(start, is_after=False):
-            self.tally.report("improves", f"job {start.job.job_id} took {[job.job_id for job in start.victims]}")
+        if not self._potential(start, is_after=True) < self._potential(start, is_after=False):
+            self.tally.worse += is_excused
+            if not is_excused:
+                self.tally.report("improves", f"job {start.job.job_id} took {[job.job_id for job in start.victims]}")
         for victim in start.victims:
             self.taken[victim.job_id] += 1
             self.tally.most_taken = max(self.tally.most_taken, self.taken[victim.job_id])

@@ -29,6 +29,7 @@ from tests.strategies import (
     make_site,
     make_tres,
     observations,
+    site_factors,
 )
 
 if TYPE_CHECKING:
@@ -44,11 +45,11 @@ def plan_of(jobs: list[JobRecord], site: SitePolicy = SITE, **changes: Any) -> P
 
 
 def written(plan: Plan) -> dict[str, int]:
-    return {str(decision.job_id): decision.new for decision in plan.decisions}
+    return {str(decision.job_id): decision.new for decision in site_factors(plan)}
 
 
 def enact(observation: Observation, plan: Plan) -> Observation:
-    new = {decision.job_id: decision.new for decision in plan.decisions}
+    new = {decision.job_id: decision.new for decision in site_factors(plan)}
     return replace(
         observation,
         jobs=tuple(replace(job, site_factor=new.get(job.job_id, job.site_factor)) for job in observation.jobs),
@@ -57,14 +58,14 @@ def enact(observation: Observation, plan: Plan) -> Observation:
 
 def test_missed_job_is_adopted_with_its_reason_and_numbers() -> None:
     plan = plan_of([make_running("1", "a"), make_job("10", "a")])
-    (decision,) = plan.decisions
+    (decision,) = site_factors(plan)
     assert (decision.old, decision.new, decision.is_adoption) == (0, 33_104, True)
     assert decision.tag == Fraction(1, 8) / Fraction(3, 5)
     assert decision.reason == "wdrf: 1 of 8 gres/gpu held or queued before it, weight 3/5"
 
 
 def test_first_job_of_an_idle_agent_says_that_nothing_lies_before_it() -> None:
-    (decision,) = plan_of([make_job("10", "a")]).decisions
+    (decision,) = site_factors(plan_of([make_job("10", "a")]))
     assert (decision.new, decision.reason) == (40_000, "wdrf: nothing held or queued before it, weight 3/5")
 
 
@@ -75,7 +76,7 @@ def test_right_factor_is_left_alone() -> None:
 def test_wrong_factor_near_the_head_is_corrected_by_one_point() -> None:
     plan = plan_of([make_job("10", "a", site_factor=39_999)])
     assert written(plan) == {"10": 40_000}
-    assert not plan.decisions[0].is_adoption
+    assert not site_factors(plan)[0].is_adoption
 
 
 @pytest.mark.parametrize(
@@ -96,13 +97,13 @@ def test_job_that_cannot_start_is_written_if_unset_or_too_high(shown: int | None
 
 
 def test_weight_zero_gets_the_lowest_factor_and_no_tag() -> None:
-    (decision,) = plan_of([make_job("10", "z")]).decisions
+    (decision,) = site_factors(plan_of([make_job("10", "z")]))
     assert (decision.new, decision.tag) == (1, None)
 
 
 def test_decisions_come_head_first() -> None:
     jobs = [make_job(str(n), "ab"[n % 2]) for n in range(10, 18)]
-    factors = [decision.new for decision in plan_of(jobs).decisions]
+    factors = [decision.new for decision in site_factors(plan_of(jobs))]
     assert factors == sorted(factors, reverse=True)
 
 

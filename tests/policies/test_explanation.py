@@ -25,6 +25,7 @@ from tests.strategies import (
     make_site,
     make_tres,
     observations,
+    site_factors,
 )
 
 SITE = make_site({"a": "0.6", "b": "0.4", "z": 0})
@@ -160,7 +161,7 @@ def test_constant_policy_is_explained_with_its_own_factor() -> None:
 
 @given(observations())
 def test_explanation_and_plan_agree(observation: Observation) -> None:
-    changes = {decision.job_id: decision for decision in decide(observation, SITE, now=NOW).decisions}
+    changes = {decision.job_id: decision for decision in site_factors(decide(observation, SITE, now=NOW))}
     for job in observation.jobs:
         place = explain_job(observation, SITE, (), job.job_id, now=NOW).place
         assert (place.change if place else None) == changes.get(job.job_id)

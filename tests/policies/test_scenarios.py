@@ -18,7 +18,16 @@ from policies.cycle import decide
 from policies.fairness.share import standing_tag
 from policies.records import AccountName, AgentName, JobRecord, PartitionName
 from policies.site_policy import AgentPolicy, JobOrder, SitePolicy
-from tests.strategies import NOW, make_job, make_node, make_observation, make_running, make_site, make_tres
+from tests.strategies import (
+    NOW,
+    make_job,
+    make_node,
+    make_observation,
+    make_running,
+    make_site,
+    make_tres,
+    site_factors,
+)
 
 if TYPE_CHECKING:
     from policies.plan import Plan
@@ -53,7 +62,7 @@ def plan_of(jobs: list[JobRecord], nodes: Any = None, site: SitePolicy = SITE) -
 
 
 def order_of(plan: Plan) -> list[str]:
-    return [str(decision.job_id) for decision in plan.decisions]
+    return [str(decision.job_id) for decision in site_factors(plan)]
 
 
 def test_every_scenario_of_these_classes_is_tested_or_judged() -> None:
@@ -66,14 +75,14 @@ def test_k06_job_that_fails_to_start_does_not_hold_up_the_others() -> None:
     # Slurm holds a job whose launch failed; from then on it moves nobody's tag.
     failing = make_job("10", "a", reason="launch failed requeued held", priority=0, site_factor=None)
     plan = plan_of([failing, make_job("11", "a"), make_job("12", "b")])
-    assert [(str(d.job_id), d.tag) for d in plan.decisions] == [("11", Fraction(0)), ("12", Fraction(0))]
+    assert [(str(d.job_id), d.tag) for d in site_factors(plan)] == [("11", Fraction(0)), ("12", Fraction(0))]
 
 
 def test_k16_absurd_count_can_never_run_and_changes_nothing_else() -> None:
     absurd = make_job("10", "a", tres=make_tres(gpu=2**63))
     plan = plan_of([absurd, make_job("11", "a")])
     assert [finding.kind for finding in plan.findings] == ["unplaceable"]
-    assert [d.new for d in plan.decisions if d.job_id == "11"] == [40_000]
+    assert [d.new for d in site_factors(plan) if d.job_id == "11"] == [40_000]
     assert plan.standings[0].queued == (1, 1000, 1)
 
 
@@ -147,7 +156,7 @@ def test_q24_small_job_behind_a_large_one_has_a_factor_and_the_large_one_keeps_i
     jobs = [busy, make_job("10", "a", tres=make_tres(gpu=8)), make_job("11", "a", tres=make_tres(cpu=1))]
     plan = plan_of(jobs)
     assert order_of(plan) == ["10", "11"]
-    assert all(decision.new > 1 for decision in plan.decisions)
+    assert all(decision.new > 1 for decision in site_factors(plan))
 
 
 def test_q27_use_without_capacity_is_infinite_not_zero() -> None:

@@ -1,0 +1,101 @@
+"""``fairgpu explain`` says which band, why, who may take it back, and whom it takes from."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from policies.explanation import JobExplanation, explain_job
+from policies.plan import BandMemory
+from policies.quota.names import Band
+from policies.records import JobId
+from tests.policies.quota.band_cases import QUOTAS, SITE, running, victim, waiting
+from tests.strategies import NOW, make_job, make_observation, make_quota, make_running, make_site
+
+if TYPE_CHECKING:
+    from policies.quota.band_explanation import BandExplanation
+    from policies.records import JobRecord
+
+FULL = [running(str(n)) for n in range(1, 5)]
+
+
+def told(jobs: list[JobRecord], job_id: str, qos: Any = QUOTAS, **changes: Any) -> JobExplanation:
+    observation = make_observation(jobs, qos=tuple(qos))
+    memory = changes.get("memory", ())
+    return explain_job(observation, changes.get("site", SITE), (), job_id, now=NOW, band_memory=memory)
+
+
+def bands(jobs: list[JobRecord], job_id: str, qos: Any = QUOTAS, **changes: Any) -> BandExplanation:
+    found = told(jobs, job_id, qos, **changes).bands
+    assert found is not None
+    return found
+
+
+def test_pending_job_says_where_it_should_wait_and_why() -> None:
+    found = bands([*FULL, waiting("10")], "10")
+    assert (found.band, found.wanted) == (Band.GUARANTEED, Band.BORROW)
+    assert found.reason.startswith("the guaranteed band is full for it: 4 of 4 gres/gpu taken")
+    assert found.move is not None
+    assert found.move.new == "fg_c_a_borrow"
+    assert found.may_not_borrow == ""
+
+
+def test_what_keeps_a_job_from_borrowing() -> None:
+    for changes, words in (
+        ({"is_batch": False}, "srun and salloc"),
+        ({"is_requeueable": False}, "--no-requeue"),
+        ({"het_job_id": "10"}, "het job"),
+    ):
+        assert words in bands([*FULL, waiting("10", **changes)], "10").may_not_borrow
+
+
+def test_reclaims_are_listed_and_the_bar_is_named() -> None:
+    memory = (BandMemory(job_id=JobId("10"), restarts=2, reclaimed_s=(NOW - 9, NOW - 5)),)
+    found = bands([*FULL, victim("10", restarts=3)], "10", memory=memory)
+    assert found.reclaimed_s == (NOW - 9, NOW - 5, NOW)
+    assert "taken back too often" in found.may_not_borrow
+
+
+def test_victim_that_starts_at_once_says_so() -> None:
+    found = bands([victim("10")], "10")
+    assert found.start_now is not None
+    assert found.wanted is Band.GUARANTEED
+
+
+def test_held_job_is_left_alone() -> None:
+    found = bands([waiting("10", band="_opp", priority=0)], "10")
+    assert (found.band, found.wanted, found.move) == (Band.OPPORTUNISTIC, None, None)
+    assert found.reason.startswith("it could not start now")
+
+
+def test_running_job_says_who_may_take_it_back() -> None:
+    loans = [running(str(n), band="_opp") for n in range(1, 6)]
+    assert "of other agents, since its agent is above" in bands(loans, "1").reason
+    assert bands(loans[:2], "1").reason.endswith("guaranteed jobs of its own agent may take it back")
+    assert bands(FULL, "1").reason == "nobody may take it back"
+
+
+def test_claimant_names_those_it_takes_from() -> None:
+    # b's loans leave a's list in this very cycle, so a takes its own
+    qos = (*make_quota("a", 4, preempt=("fg_c_a_borrow", "fg_c_b_borrow")), *QUOTAS[3:])
+    jobs = [
+        *(running(str(n), "b", "_borrow") for n in range(1, 4)),
+        *(running(str(n), band="_opp") for n in range(4, 9)),
+    ]
+    assert bands([*jobs, waiting("10")], "10", qos).takes_back == ("4",)
+    assert bands([*jobs, waiting("10", gpus=4)], "10").takes_back == ("4", "5", "6", "7")
+
+
+def test_claim_that_nobody_can_satisfy_names_nobody() -> None:
+    jobs = [*(running(str(n), "b", "") for n in range(1, 9)), waiting("10")]
+    assert bands(jobs, "10").takes_back == ()
+
+
+def test_foreign_job_belongs_to_no_agent() -> None:
+    found = told([make_job("10", "a", qos="premium")], "10")
+    assert (found.submission.agent, found.bands, found.place) == (None, None, None)
+    assert found.submission.reason == "its QOS premium is not managed here: foreign use"
+
+
+def test_without_bands_there_is_nothing_to_tell() -> None:
+    assert told([make_running("1", "a")], "1", site=make_site({"a": 1})).bands is None
+    assert told([make_job("10", "a", qos="normal")], "10", ()).bands is None
