@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final, TypeAlias, assert_never
 
 from slurm_plugin.bands.accounting import TRES_KEYWORDS, AssocKey
@@ -107,23 +107,28 @@ def describe(change: Change) -> tuple[str, ...]:
 
 
 def merge_equal(changes: Sequence[Change]) -> tuple[Change, ...]:
-    """Join neighbouring modifications that write the same values: one command for many QOSes is quicker."""
+    """Join neighbouring changes of QOSes that write the same values: one command for many is quicker."""
     merged: list[Change] = []
     for change in changes:
-        last = merged[-1] if merged else None
-        if isinstance(change, ModifyQos) and isinstance(last, ModifyQos) and _writes(change) == _writes(last):
-            merged[-1] = ModifyQos(name=f"{last.name},{change.name}", fields=_joint(last, change))
-        else:
+        joint = _joint(merged[-1], change) if merged else None
+        if joint is None:
             merged.append(change)
+        else:
+            merged[-1] = joint
     return tuple(merged)
 
 
-def _writes(change: ModifyQos) -> list[str]:
-    return _modifications(change.fields)
-
-
-def _joint(one: ModifyQos, other: ModifyQos) -> dict[str, tuple[str, str]]:
-    return {word: (one.fields[word][0] or other.fields[word][0], new) for word, (_, new) in one.fields.items()}
+def _joint(one: Change, other: Change) -> Change | None:
+    match one, other:
+        case CreateQos(), CreateQos() if one.fields == other.fields:
+            return replace(one, name=f"{one.name},{other.name}")
+        case ModifyQos(), ModifyQos() if _modifications(one.fields) == _modifications(other.fields):
+            fields = {
+                word: (one.fields[word][0] or other.fields[word][0], new) for word, (_, new) in one.fields.items()
+            }
+            return ModifyQos(name=f"{one.name},{other.name}", fields=fields)
+        case _:
+            return None
 
 
 def _where(change: ChangeAssoc, cluster: str) -> tuple[str, ...]:

@@ -77,11 +77,13 @@ def former_values(row: AssocRow, ours: frozenset[str]) -> FormerAssoc:
 
 
 def _created(specs: tuple[QosSpec, ...], present: Mapping[str, QosRow]) -> list[Change]:
-    return [
+    new = [
         CreateQos(name=spec.name, fields={word: text for word, text in spec.fields.items() if word != "preempt"})
         for spec in specs
         if spec.name not in present
     ]
+    # Equal ones side by side: they can be made by one command.
+    return [*sorted(new, key=lambda change: (sorted(change.fields.items()), change.name))]
 
 
 def _modified(specs: tuple[QosSpec, ...], present: Mapping[str, QosRow], *, is_steered: bool) -> list[Change]:

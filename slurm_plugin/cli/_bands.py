@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any
 from slurm_plugin.bands.changes import describe
 from slurm_plugin.bands.planning import require_privileges
 from slurm_plugin.cli._output import print_line, talk
-from slurm_plugin.client import CliSettings, CliSlurm, ProcessRunner
+from slurm_plugin.client import CliSettings, CliSlurm, ProcessRunner, SlurmClient
+from slurm_plugin.client.command import Runner
 from slurm_plugin.errors import ConfigError
 from slurm_plugin.rebalancer.history import FILE_NAME as HISTORY_NAME
 from slurm_plugin.rebalancer.journal import find_entry
@@ -31,8 +32,8 @@ class Reach:
     """The cluster as these verbs reach it."""
 
     site: SiteFile
-    client: CliSlurm
-    runner: ProcessRunner
+    client: SlurmClient
+    runner: Runner
 
 
 def reach(site_path: Path | None, slurm_bin_dir: Path | None, *, needs_bands: bool = True) -> Reach:

@@ -72,10 +72,11 @@ class FakeSacctmgr:
 
     def _change(self, words: list[str]) -> CommandResult:
         match words:
-            case ["add", "qos", name, "set", *assignments]:
-                assert name not in self.qos, "sacctmgr says: Nothing new added"
-                self.qos[name] = dict(FRESH)
-                self._set(name, assignments)
+            case ["add", "qos", names, "set", *assignments]:
+                for name in names.split(","):
+                    assert name not in self.qos, "sacctmgr says: Nothing new added"
+                    self.qos[name] = dict(FRESH)
+                    self._set(name, assignments)
             case ["modify", "qos", names, "set", *assignments]:
                 for name in names.split(","):
                     self._set(name, assignments)
@@ -208,9 +209,13 @@ class FakeSacctmgr:
 
     def dump(self) -> str:
         """``sacctmgr dump``."""
-        lines = ["# Parent - 'root'", "Cluster - 'shop':Fairshare=1:QOS='normal'", "Parent - 'root'"]
-        for (account, user, _), assoc in self.associations.items():
+        lines = ["# Parent - 'root'", "Cluster - 'shop':Fairshare=1:QOS='normal'"]
+        last = None
+        for (account, user, _), assoc in sorted(self.associations.items(), key=lambda one: one[1].parent):
             if not user:
+                if assoc.parent != last:
+                    lines.append(f"Parent - '{assoc.parent or 'root'}'")
+                last = assoc.parent
                 lines.append(f"Account - '{account}':Description='a:QOS=':Fairshare=1{self._own(assoc)}")
         for account in [key[0] for key in self.associations if not key[1]]:
             lines.append(f"Parent - '{account}'")

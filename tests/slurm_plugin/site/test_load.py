@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from policies.site_policy import FactorMode, JobOrder, Mode, TagSource
+from policies.site_policy import BandPolicy, FactorMode, JobOrder, Mode, Quota, QuotaKind, TagSource
 from slurm_plugin.errors import ConfigError
 from slurm_plugin.site import find_site_path, load_site, parse_site
 from slurm_plugin.site.load import MAX_BYTES
@@ -246,3 +246,103 @@ def test_the_file_is_found_by_argument_then_variable_then_default(monkeypatch: p
     assert find_site_path() == Path("/x/env.yaml")
     monkeypatch.delenv("FAIRGPU_SITE")
     assert find_site_path() == Path("/etc/fairgpu/site.yaml")
+
+
+BANDED = "bands: {}\n"
+
+
+def test_without_a_bands_section_there_are_none(minimal: str) -> None:
+    assert parse_site(minimal).policy.bands is None
+
+
+def test_an_empty_bands_section_takes_the_defaults(minimal: str) -> None:
+    assert parse_site(minimal + BANDED).policy.bands == BandPolicy()
+
+
+def test_every_band_setting_reaches_the_policy(minimal: str) -> None:
+    text = (
+        "bands: {borrow_frac: 0.25, opportunistic: false, grace: 2m, window: 2h, max_reclaims: 5, starve_after: 1h,"
+        " max_borrow_nodes: 4, template_qos: basic, managed_qos: [normal, basic], set_default_qos: false}\n"
+    )
+    assert parse_site(minimal + text).policy.bands == BandPolicy(
+        borrow_frac=Fraction(1, 4),
+        opportunistic=False,
+        grace_s=120,
+        window_s=7_200.0,
+        max_reclaims=5,
+        starve_after_s=3_600.0,
+        max_borrow_nodes=4,
+        template_qos="basic",
+        managed_qos=("normal", "basic"),
+        set_default_qos=False,
+    )
+
+
+def quota_site(quota: str, more: str = BANDED) -> str:
+    return f"cluster: c\npartitions: [p]\nagents:\n  a: {{accounts: [a], base_weight: 1, {quota}}}\n{more}"
+
+
+@pytest.mark.parametrize(
+    ("quota", "want"),
+    [
+        ("quota: auto", Quota()),
+        ("quota: none", Quota(kind=QuotaKind.NONE)),
+        (
+            "quota: {mem: 2G, gres/gpu: 0, cpu: 4, 'gres/gpu:a100': 2}",
+            Quota(
+                kind=QuotaKind.EXPLICIT,
+                amounts=(("cpu", 4), ("gres/gpu", 0), ("gres/gpu:a100", 2), ("mem", 2048)),
+            ),
+        ),
+    ],
+)
+def test_quotas_are_words_or_amounts(quota: str, want: Quota) -> None:
+    assert parse_site(quota_site(quota)).policy.agents[0].quota == want
+
+
+def test_a_borrowing_limit_is_amounts_memory_in_mib() -> None:
+    agent = parse_site(quota_site("borrowing_limit: {gres/gpu: 2, mem: 4096}")).policy.agents[0]
+    assert agent.borrowing_limit == (("gres/gpu", 2), ("mem", 4096))
+
+
+@pytest.mark.parametrize(
+    ("text", "want"),
+    [
+        (quota_site("quota: some"), "agents.a.quota: must be auto, none or amounts"),
+        (quota_site("quota: {}"), "must name at least one TRES"),
+        (quota_site("quota: {gpus: 4}"), "'gpus' is no TRES that can be shared; write cpu, mem, gres/gpu"),
+        (quota_site("quota: {gres/gpu: -1}"), "gres/gpu must be a whole number, at least 0, got -1"),
+        (quota_site("quota: {gres/gpu: 1.5}"), "gres/gpu must be a whole number, at least 0, got 1.5"),
+        (quota_site("quota: {mem: lots}"), "mem must be MiB or a size such as 512G"),
+        (quota_site("borrowing_limit: 4"), "agents.a.borrowing_limit: must be amounts such as"),
+        (quota_site("quota: {cpu: 1}", ""), "agents.a.quota: nothing reads it without a bands section"),
+        (quota_site("order: fifo", "bands: {grace: 1.5s}\n"), "bands.grace: must be whole seconds, got 1500ms"),
+        (quota_site("order: fifo", "bands: {borrow: 1}\n"), "bands.borrow: unknown key; did you mean 'borrow_frac'?"),
+        (quota_site("order: fifo", "bands: {managed_qos: [Normal]}\n"), "Slurm keeps QOS names in lower case"),
+        (quota_site("order: fifo", "bands: {managed_qos: [a, a]}\n"), "bands.managed_qos[1]: 'a' is listed twice"),
+        (quota_site("order: fifo", "bands: {template_qos: fg_x}\n"), "names that begin with fg_ are those of our own"),
+    ],
+)
+def test_problems_of_quotas_and_bands_are_named(text: str, want: str) -> None:
+    (problem,) = problems_of(text)
+    assert want in problem
+
+
+def test_weight_0_needs_a_quota_of_its_own(minimal: str) -> None:
+    text = minimal.replace("0.4}", "0.4}\n  idle: {accounts: [idle], base_weight: 0}") + BANDED
+    (problem,) = problems_of(text)
+    assert "agents.idle.quota: an agent of base_weight 0 needs an explicit quota" in problem
+    assert parse_site(text.replace("base_weight: 0}", "base_weight: 0, quota: {cpu: 2}}")).policy.bands is not None
+
+
+def test_agents_whose_qoses_would_have_one_name_are_refused(minimal: str) -> None:
+    text = minimal.replace("0.4}", "0.4}\n  risk_borrow: {accounts: [x], base_weight: 1}") + BANDED
+    (problem,) = problems_of(text)
+    assert "agents.risk_borrow: its QOS would have the name of one of agent 'risk'" in problem
+
+
+@pytest.mark.parametrize("name", ["ecommerce", "inference"])
+def test_both_examples_have_bands_and_opportunistic_work(name: str) -> None:
+    bands = load_site(REPOSITORY / "examples" / f"{name}.yaml").policy.bands
+    assert bands is not None
+    assert bands.opportunistic

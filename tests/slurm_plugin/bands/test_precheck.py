@@ -1,0 +1,152 @@
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+import pytest
+
+from policies.quota.nominal import compute_nominals
+from policies.records import AccountName, JobId, JobRecord, JobState, PartitionName
+from slurm_plugin.bands.accounting import read_accounting
+from slurm_plugin.bands.partitions import parse_partitions
+from slurm_plugin.bands.precheck import Precheck, Surroundings, run_precheck
+from tests.slurm_plugin.bands.conftest import NODES, SITE, observation, policy
+from tests.slurm_plugin.bands.fake_sacctmgr import Assoc, FakeSacctmgr
+
+CONFIG = {
+    "PreemptType": "preempt/qos",
+    "PreemptMode": "REQUEUE",
+    "AccountingStorageEnforce": "associations,limits,qos",
+    "PriorityWeightQOS": "100000",
+    "PriorityWeightAge": "1000",
+}
+PARTITION = "PartitionName=gpu AllowQos=ALL QoS=N/A"
+
+
+def check(fake: FakeSacctmgr, site: str = SITE, partition: str = PARTITION, **changes: Any) -> Precheck:
+    wanted = policy(site)
+    around = Surroundings(
+        config={**CONFIG, **changes.get("config", {})},
+        partitions=parse_partitions(partition),
+        observation=observation(jobs=changes.get("jobs", ())),
+    )
+    return run_precheck(wanted, compute_nominals(wanted, NODES), read_accounting(fake, "shop"), around)
+
+
+def test_a_good_site_has_nothing_against_it(fake: FakeSacctmgr) -> None:
+    del fake.qos["normal"]["grpjobs"]
+    assert check(fake) == Precheck(blockers=(), warnings=())
+
+
+@pytest.mark.parametrize(
+    ("config", "what", "fix"),
+    [
+        ({"PreemptType": "preempt/none"}, "PreemptType=preempt/none", "slurm.conf: PreemptType=preempt/qos"),
+        ({"PreemptMode": "OFF"}, "PreemptMode=OFF", "slurm.conf: PreemptMode=REQUEUE"),
+        ({"PreemptMode": "GANG,OFF"}, "PreemptMode=GANG,OFF", "slurm.conf: PreemptMode=REQUEUE"),
+        ({"AccountingStorageEnforce": "none"}, "AccountingStorageEnforce=none", "=associations,limits,qos"),
+        ({"PriorityWeightQOS": "1000"}, "band order: site factor and other factors 41000 >= 910", "PriorityWeightQOS="),
+    ],
+)
+def test_settings_that_forbid_bands(fake: FakeSacctmgr, config: dict[str, str], what: str, fix: str) -> None:
+    (found,) = check(fake, config=config).blockers
+    assert found.what.startswith(what)
+    assert fix in found.fix
+
+
+def test_a_template_that_does_not_exist_forbids(fake: FakeSacctmgr) -> None:
+    (found,) = check(fake, SITE.replace("bands: {}", "bands: {template_qos: basic}")).blockers
+    assert "no QOS 'basic'" in found.what
+    assert "debug, long, normal" in found.fix
+
+
+@pytest.mark.parametrize(
+    ("partition", "what", "fix"),
+    [
+        (
+            "PartitionName=gpu AllowQos=normal,fg_shop_risk",
+            "partition gpu: AllowQos lacks fg_shop_rec, fg_shop_rec_borrow, fg_shop_rec_opp, fg_shop_risk_borrow",
+            (
+                "slurm.conf: PartitionName=gpu AllowQos=fg_shop_rec,fg_shop_rec_borrow,fg_shop_rec_opp,fg_shop_risk,"
+                "fg_shop_risk_borrow,fg_shop_risk_opp,normal"
+            ),
+        ),
+        (
+            "PartitionName=gpu DenyQos=fg_shop_rec,long",
+            "partition gpu: DenyQos names fg_shop_rec",
+            "slurm.conf: PartitionName=gpu DenyQos=long",
+        ),
+        ("PartitionName=gpu DenyQos=fg_shop_rec", "partition gpu: DenyQos", "PartitionName=gpu without DenyQos"),
+        (
+            "PartitionName=gpu AllowQos=ALL QoS=long",
+            "partition gpu: its QOS long limits cpu, gres/gpu of all jobs",
+            "sacctmgr -i modify qos long set grptres=cpu=-1,gres/gpu=-1",
+        ),
+        ("PartitionName=gpu QoS=fg_shop_rec", "partition gpu: its own QOS is fg_shop_rec", "PartitionName=gpu QOS="),
+    ],
+)
+def test_partitions_that_would_keep_our_qoses_out(fake: FakeSacctmgr, partition: str, what: str, fix: str) -> None:
+    fake.qos["long"]["grptres"] = "cpu=10,gres/gpu=4"
+    fake.qos["fg_shop_rec"] = dict(fake.qos["debug"])
+    (found,) = check(fake, partition=partition).blockers
+    assert found.what.startswith(what)
+    assert found.fix.startswith(fix) or fix in found.fix
+
+
+def test_other_limits_of_a_partition_qos_are_worth_knowing(fake: FakeSacctmgr) -> None:
+    fake.qos["long"]["maxjobsperuser"] = "4"
+    found = check(fake, partition="PartitionName=gpu QoS=long")
+    assert found.blockers == ()
+    assert any(one.what == "partition gpu: its QOS long sets maxjobsperuser" for one in found.warnings)
+
+
+def test_an_unmanaged_partition_is_not_our_business(fake: FakeSacctmgr) -> None:
+    assert check(fake, partition="PartitionName=other AllowQos=normal").blockers == ()
+
+
+def warnings(fake: FakeSacctmgr, site: str = SITE, **changes: Any) -> dict[str, str]:
+    return {one.what: one.fix for one in check(fake, site, **changes).warnings}
+
+
+def test_a_cap_that_rounds_to_0_is_named_with_the_way_out(fake: FakeSacctmgr) -> None:
+    site = SITE.replace("base_weight: 0.3}", "base_weight: 0.3, quota: {gres/gpu: 4}}")
+    found = warnings(fake, site)
+    text = found["agent rec can borrow no gres/gpu: its cap rounds to 0 of 4"]
+    assert text == "site file: agents.rec.borrowing_limit: {gres/gpu: 1}, or a quota of 5 or more"
+
+
+def test_a_cap_below_the_usual_job_is_named(fake: FakeSacctmgr) -> None:
+    big = JobRecord(
+        job_id=JobId("1"),
+        user="alice",
+        uid=1,
+        account=AccountName("risk"),
+        partitions=(PartitionName("gpu"),),
+        state=JobState.PENDING,
+        tres=(("cpu", 1), ("gres/gpu", 8)),
+        submit_s=1,
+    )
+    small = dataclasses.replace(big, job_id=JobId("2"), tres=(("gres/gpu", 1),))
+    found = warnings(fake, jobs=(big, dataclasses.replace(big, job_id=JobId("3")), small))
+    assert found["agent risk may borrow 3 GPUs, its usual job takes 8"].endswith("borrowing_limit: {gres/gpu: 8}")
+    assert not any("usual" in what for what in warnings(fake, jobs=(small,)))
+
+
+def test_a_child_account_that_inherits_is_named(fake: FakeSacctmgr) -> None:
+    fake.associations["risk_lab", "", ""] = Assoc(parent="risk")
+    assert "account risk_lab is below risk and not in the site file" in warnings(fake)
+
+
+def test_an_account_without_association_is_named(fake: FakeSacctmgr) -> None:
+    del fake.associations["rec", "", ""], fake.associations["rec", "bob", ""]
+    found = warnings(fake)
+    assert found["account rec of agent rec has no association on this cluster"].endswith("account rec cluster=shop")
+
+
+def test_group_limits_of_the_template_are_not_copied_and_named(fake: FakeSacctmgr) -> None:
+    assert "QOS normal limits grpjobs of all its jobs together" in warnings(fake)
+
+
+def test_a_priority_above_the_sites_is_named(fake: FakeSacctmgr) -> None:
+    fake.qos["long"]["priority"] = "5"
+    assert "our QOS priority 100 is above the site's maximum 5" in warnings(fake)
