@@ -19,7 +19,6 @@ from slurm_plugin.cli._options import EXIT_FAILED, json_option, site_option, slu
 from slurm_plugin.cli._output import echo_json, print_line, print_table, talk
 from slurm_plugin.cli.status import describe_reading
 from slurm_plugin.rebalancer.history import FILE_NAME
-from slurm_plugin.rebalancer.own_qos import OwnQos
 from slurm_plugin.rebalancer.store import HistoryError, HistoryStore
 
 if TYPE_CHECKING:
@@ -71,7 +70,12 @@ def explain_command(
     snapshot = looked.snapshot
     try:
         explanation = explain_job(
-            snapshot.observation, snapshot.site_policy, snapshot.sla_memory, job_id, now=snapshot.now_s
+            snapshot.observation,
+            snapshot.site_policy,
+            snapshot.sla_memory,
+            job_id,
+            band_memory=snapshot.band_memory,
+            now=snapshot.now_s,
         )
     except PolicyError as err:
         _tell_past(job_id, past, error=err, as_json=as_json)
@@ -135,17 +139,21 @@ def _print_explanation(told: JobExplanation, looked: Looked) -> None:
 
 
 def _print_band(told: JobExplanation, looked: Looked) -> None:
-    own = OwnQos.from_policy(looked.snapshot.site_policy)
-    if not own.bands or told.submission.agent is None:
+    bands = told.bands
+    if bands is None:
         return
-    qos = told.job.qos
-    if qos not in own.bands:
-        print_line(f"Band      none: QOS {qos or '(none)'} is not one of ours")
-        return
-    standing = next((one for one in looked.snapshot.plan.standings if one.agent == own.bands[qos][0]), None)
-    print_line(
-        f"Band      {_describe_band(own.bands[qos][1], None if standing is None else standing.bands)} (QOS {qos})"
-    )
+    standings = {one.agent: one.bands for one in looked.snapshot.plan.standings}
+    agent = told.submission.agent
+    shown = "none" if bands.band is None else _describe_band(bands.band, standings[agent] if agent else None)
+    print_line(f"Band      {shown} (QOS {told.job.qos or '(none)'})")
+    wanted = "" if bands.wanted in {None, bands.band} else f"should wait in {bands.wanted}: "
+    print_line(f"          {wanted}{bands.reason}")
+    if bands.may_not_borrow:
+        print_line(f"          it may not borrow: {bands.may_not_borrow}")
+    if bands.reclaimed_s:
+        print_line(f"          taken back {len(bands.reclaimed_s)} time(s) within the window")
+    if bands.takes_back:
+        print_line(f"          Slurm is expected to take back for it: {', '.join(bands.takes_back)}")
 
 
 def _describe_band(band: Band, standing: BandStanding | None) -> str:
@@ -156,8 +164,7 @@ def _describe_band(band: Band, standing: BandStanding | None) -> str:
         Band.BORROW: (standing.borrow, standing.borrow_cap),
         Band.OPPORTUNISTIC: (standing.opportunistic, ()),
     }[band]
-    text = f"{band.value}: {format_tres(used)} in use" + (f" of {format_tres(limit)}" if limit else "")
-    return text if band is Band.GUARANTEED else f"{text}; it is requeued when somebody who is owed the place needs it"
+    return f"{band.value}: {format_tres(used)} in use" + (f" of {format_tres(limit)}" if limit else "")
 
 
 def _waits(told: JobExplanation) -> str:

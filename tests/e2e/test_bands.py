@@ -99,8 +99,11 @@ def qos(cluster: MiniCluster, agent: str, band: str = "") -> str:
 def rows(cluster: MiniCluster) -> list[Row]:
     text = cluster.run("root", "squeue", "--noheader", "--format=%i|%a|%q|%T").stdout
     restarts = restart_counts(cluster)
-    cells = [line.split("|") for line in text.splitlines()]
-    return [Row(*row, restarts.get(row[0], 0)) for row in cells]
+    found = []
+    for line in text.splitlines():
+        job_id, account, qos_name, state = line.split("|")
+        found.append(Row(job_id, account, qos_name, state, restarts.get(job_id, 0)))
+    return found
 
 
 def restart_counts(cluster: MiniCluster) -> dict[str, int]:
@@ -269,5 +272,5 @@ def _predict(seen: Observation, site: SiteFile, claim: str) -> set[str]:
     assert job.state is JobState.PENDING
     record = next(record for record in seen.qos if record.name == job.qos)
     room = FreeRoom(bands.nodes, [held for _, held in bands.running] + list(bands.foreign))
-    victims = predict_victims(job, list_loans(state, bands, record), room)
+    victims = predict_victims(job, list_loans(state, bands, record.preempt), room)
     return {str(loan.job.job_id) for loan in victims or ()}

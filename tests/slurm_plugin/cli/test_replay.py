@@ -6,6 +6,7 @@ import json
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from policies.plan import SetSiteFactor
 from policies.records import JobId
 from slurm_plugin.snapshot import Snapshot, write_snapshot
 from tests.slurm_plugin.cli.recorded import busy_slurm, make_snapshot, record, run
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
 
 def _tampered(snapshot: Snapshot) -> Snapshot:
     first, *others = snapshot.plan.decisions
+    assert isinstance(first, SetSiteFactor)
     plan = replace(snapshot.plan, decisions=(replace(first, new=first.new - 1), *others))
     return replace(snapshot, plan=plan)
 
@@ -37,9 +39,11 @@ def test_a_changed_decision_is_named_and_exits_1(tmp_path: Path) -> None:
 def test_missing_surplus_and_reordered_decisions_are_told_apart(tmp_path: Path) -> None:
     snapshot = make_snapshot(tmp_path)
     decisions = snapshot.plan.decisions
+    first = decisions[0]
+    assert isinstance(first, SetSiteFactor)
     variants = {
         "recorded no decision, now": decisions[1:],
-        "now no decision": (*decisions, replace(decisions[0], job_id=JobId("77"))),
+        "now no decision": (*decisions, replace(first, job_id=JobId("77"))),
         "in another order": decisions[::-1],
     }
     for text, changed in variants.items():

@@ -30,11 +30,11 @@ def gpus(number: int, account: str, n_gpus: int, **changes: object) -> JobRecord
     return make_job(number, account, tres=tres, qos=f"fg_fake_{account}", **changes)
 
 
-def busy(path: Path, **options: str) -> BandWorld:
+def busy(path: Path) -> BandWorld:
     """Rec holds its 6 GPUs and has 7 one-GPU jobs waiting; risk is idle."""
     jobs = [gpus(1, "rec", 4), gpus(2, "rec", 2)]
     waiting = [gpus(number, "rec", 1, reason="QOSGrpGRES") for number in range(3, 10)]
-    world = BandWorld(path, *jobs, *waiting, **options)
+    world = BandWorld(path, *jobs, *waiting)
     world.slurm.start_job(JobId("1"), nodes="node01")
     world.slurm.start_job(JobId("2"), nodes="node02")
     return world

@@ -1,0 +1,124 @@
+"""What status, explain, replay and rebalance --restore-lists say about bands."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+import pytest
+
+from policies.records import JobId
+from slurm_plugin.cli import rebalance
+from slurm_plugin.rebalancer.lease import hold_lease
+from slurm_plugin.snapshot import write_snapshot
+from tests.slurm_plugin.cli.recorded import run
+from tests.slurm_plugin.rebalancer.band_world import REC, RISK, BandWorld
+from tests.slurm_plugin.rebalancer.test_bands import FULL_RISK, busy, gpus
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> BandWorld:
+    """Rec at its quota with one loan and six opportunistic jobs, all running."""
+    made = busy(tmp_path)
+    made.cycle()
+    for number in range(3, 10):
+        made.slurm.start_job(JobId(str(number)), nodes="node03")
+    return made
+
+
+def record(world: BandWorld, path: Path) -> Path:
+    file = path / "cycle.json.gz"
+    write_snapshot(file, world.cycle().snapshot)
+    return file
+
+
+def live(world: BandWorld, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let the command line see the world's Slurm and helper."""
+    monkeypatch.setattr("slurm_plugin.cli._fresh.make_client", lambda _: world.slurm)
+    monkeypatch.setattr(rebalance, "CliSlurm", lambda _: world.slurm)
+    monkeypatch.setattr(rebalance, "SocketQosHelper", lambda **_: world.helper)
+
+
+def test_status_shows_quota_use_and_loans_by_band(world: BandWorld, tmp_path: Path) -> None:
+    done = run("status", "--snapshot", record(world, tmp_path))
+    cells = [line.split() for line in done.stdout.splitlines()]
+    # agent, tres, quota, guaranteed, borrowed, of cap, opportunistic, no band, lent, above quota
+    assert ["rec", "gres/gpu", "6", "6", "1", "1", "6", "0", "0", "7"] in [row[:10] for row in cells]
+    assert ["risk", "gres/gpu", "10", "0", "0", "2", "0", "0", "7", "0"] in [row[:10] for row in cells]
+
+
+def test_status_without_bands_has_no_such_table(tmp_path: Path) -> None:
+    from tests.slurm_plugin.cli.recorded import record as record_plain  # noqa: PLC0415 - a name like ours
+
+    assert "Bands" not in run("status", "--snapshot", record_plain(tmp_path)).stdout
+
+
+def test_status_says_that_no_helper_answers(world: BandWorld, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    live(world, monkeypatch)
+    body = json.loads(run("status", "--json", "--site", world.site.path).stdout)
+    assert body["health"]["qos_helper"].startswith("no answer")
+    assert "ranks and Preempt lists stay as they are" in run("status", "--site", world.site.path).stdout
+    assert tmp_path.exists()
+
+
+def test_explain_shows_the_band(world: BandWorld, tmp_path: Path) -> None:
+    file = record(world, tmp_path)
+    borrower = next(str(n) for n in range(3, 10) if world.qos_of(n) == f"{REC}_borrow")
+    text = run("explain", borrower, "--snapshot", file).stdout
+    assert "Band      borrow: cpu=1,gres/gpu=1,mem=1024 in use of" in text
+    assert "it runs on borrowed resources" in text
+    assert "Band      guaranteed" in run("explain", "1", "--snapshot", file).stdout
+
+
+def test_explain_says_why_a_job_was_taken_back(world: BandWorld, monkeypatch: pytest.MonkeyPatch) -> None:
+    live(world, monkeypatch)
+    world.cycle()
+    borrower = JobId(next(str(n) for n in range(3, 10) if world.qos_of(n) == f"{REC}_borrow"))
+    world.slurm.requeue_job(borrower)
+    world.slurm.add_job(gpus(50, "risk", 4))
+    world.slurm.start_job(JobId("50"), nodes="node03")
+    world.cycle()
+    text = run("explain", borrower, "--site", world.site.path).stdout
+    assert (
+        "Taken back from you because it ran on borrowed quota (fg_fake_rec_borrow), and agent risk is owed it" in text
+    )
+    assert "its job 50" in text
+    assert "Last moves between bands" in text
+    body = json.loads(run("explain", borrower, "--json", "--site", world.site.path).stdout)
+    assert [row["claimant_job"] for row in body["history"]["reclaims"]] == ["50"]
+
+
+def test_replay_decides_a_cycle_with_bands_the_same(world: BandWorld, tmp_path: Path) -> None:
+    done = run("replay", record(world, tmp_path))
+    assert done.exit_code == 0
+    assert "DIFFERENT" not in done.stdout
+
+
+def test_restore_lists_writes_them_once_and_only_without_a_rebalancer(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world = busy(tmp_path)
+    world.cycle()
+    live(world, monkeypatch)
+    assert world.slurm.qos(RISK).preempt != FULL_RISK
+    monkeypatch.setattr("slurm_plugin.cli.rebalance.time.time", lambda: world.now_s)
+    with hold_lease(tmp_path, now_s=world.now_s):
+        assert "nothing to do" in run("rebalance", "--restore-lists", "--site", world.site.path).stderr
+    assert world.slurm.qos(RISK).preempt != FULL_RISK
+    done = run("rebalance", "--restore-lists", "--site", world.site.path)
+    assert f"{RISK}: full Preempt list again" in done.stdout
+    assert world.slurm.qos(RISK).preempt == FULL_RISK
+    assert run("rebalance", "--restore-lists", "--site", world.site.path).stdout == ""
+
+
+def test_restore_lists_fails_loudly_without_a_helper(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    world = busy(tmp_path)
+    world.cycle()
+    live(world, monkeypatch)
+    world.helper.is_away = True
+    done = run("rebalance", "--restore-lists", "--site", world.site.path)
+    assert done.exit_code == 1
+    assert RISK in done.stderr
