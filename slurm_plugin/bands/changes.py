@@ -127,6 +127,8 @@ def _joint(one: Change, other: Change) -> Change | None:
                 word: (one.fields[word][0] or other.fields[word][0], new) for word, (_, new) in one.fields.items()
             }
             return ModifyQos(name=f"{one.name},{other.name}", fields=fields)
+        case DeleteQos(), DeleteQos():
+            return DeleteQos(name=f"{one.name},{other.name}")
         case _:
             return None
 

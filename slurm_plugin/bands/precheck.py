@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
 _GPU: Final = "gres/gpu"
 _LIMITS: Final = frozenset({"limits", "safe", "all"})
+_NO_TIME: Final = frozenset({"", "00:00:00", "0", "NONE"})
 _QOS: Final = frozenset({"qos", "all"})
 
 
@@ -56,11 +57,13 @@ def run_precheck(
     return Precheck(
         blockers=(
             *setting_complaints(around.config),
+            *_untracked(quotas, around.config),
             *_template(policy, accounting),
             *_band_order(policy, accounting, around.config, ours),
             *blocking,
         ),
         warnings=(
+            *_exempt_time(around.config),
             *_raised(accounting, ours),
             *_group_limits(policy, accounting),
             *_sub_accounts(policy, accounting),
@@ -113,6 +116,29 @@ def setting_complaints(config: Mapping[str, str]) -> Iterator[Complaint]:
             what=f"AccountingStorageEnforce={','.join(sorted(words)) or '(none)'}",
             why="Slurm enforces no quota without limits and qos",
             fix="slurm.conf: AccountingStorageEnforce=associations,limits,qos",
+        )
+
+
+def _untracked(quotas: tuple[AgentQuota, ...], config: Mapping[str, str]) -> Iterator[Complaint]:
+    tracked = {"cpu", "mem", *(word.strip() for word in config.get("AccountingStorageTRES", "").split(","))}
+    limited = {name for quota in quotas for name, _ in (*(quota.nominal or ()), *quota.borrow_cap)}
+    missing = sorted(limited - tracked)
+    if missing:
+        words = [word for word in config.get("AccountingStorageTRES", "").split(",") if word.startswith("gres/")]
+        yield Complaint(
+            what=f"AccountingStorageTRES lacks {', '.join(missing)}",
+            why="slurmdbd knows no such TRES, so it cannot be limited; slurmctld must be restarted after the change",
+            fix=f"slurm.conf: AccountingStorageTRES={','.join(sorted({*words, *missing}))}",
+        )
+
+
+def _exempt_time(config: Mapping[str, str]) -> Iterator[Complaint]:
+    found = config.get("PreemptExemptTime", "00:00:00")
+    if found not in _NO_TIME:
+        yield Complaint(
+            what=f"PreemptExemptTime={found}",
+            why="a borrowed job keeps its GPUs at least that long, however much its owner is owed",
+            fix="slurm.conf: PreemptExemptTime=0",
         )
 
 

@@ -105,10 +105,10 @@ def retire(removal: Removal, client: SlurmClient, hands: Hands) -> RemovalReport
     while True:
         refused = _move_pending(removal, client, accounting, moved)
         users = _users(client, present)
-        for name in sorted(present - users.keys()):
-            apply_changes((DeleteQos(name=name),), accounting, hands)
-            present.discard(name)
-            deleted.append(name)
+        unused = sorted(present - users.keys())
+        apply_changes([DeleteQos(name=name) for name in unused], accounting, hands)
+        present -= set(unused)
+        deleted += unused
         is_stuck = bool(refused) and not _has_running(client, present, refused)
         if not present or not removal.is_waiting or is_stuck:
             left = tuple((name, tuple(sorted(users[name]))) for name in sorted(present))

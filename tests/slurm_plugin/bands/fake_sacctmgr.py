@@ -80,24 +80,29 @@ class FakeSacctmgr:
             case ["modify", "qos", names, "set", *assignments]:
                 for name in names.split(","):
                     self._set(name, assignments)
-            case ["delete", "qos", name]:
-                if any(assoc.default == name for assoc in self.associations.values()):
+            case ["delete", "qos", names]:
+                if any(assoc.default in names.split(",") for assoc in self.associations.values() if assoc.default):
                     return CommandResult(1, "", " Associations listed below have these as their Default QOS.\n")
-                self._delete(name)
-            case ["modify", "account" | "user", "where", *rest]:
-                before = deepcopy(self.associations)
-                self._modify_associations(rest)
-                new = next((word.partition("=")[2] for word in rest if word.startswith("defaultqos=")), "-1")
-                lost = self.lost_defaults() - self.lost_defaults(before)
-                if new != "-1" and words[1] == "account":
-                    lost |= self.without_access(rest[1].partition("=")[2], new)
-                if lost:
-                    self.associations = before
+                for name in names.split(","):
+                    self._delete(name)
+            case ["modify", "account" | "user" as kind, "where", *rest]:
+                if lost := self._try_associations(kind, rest):
                     text = f" These associations don't have access to their default qos.\n {sorted(lost)}\n"
                     return CommandResult(0, "", text)
             case _:
                 raise AssertionError(words)
         return CommandResult(0, {"add": " Adding", "delete": " Deleting"}.get(words[0], " Modified"), "")
+
+    def _try_associations(self, kind: str, words: list[str]) -> set[Key]:
+        before = deepcopy(self.associations)
+        self._modify_associations(words)
+        new = next((word.partition("=")[2] for word in words if word.startswith("defaultqos=")), "-1")
+        lost = self.lost_defaults() - self.lost_defaults(before)
+        if new != "-1" and kind == "account":
+            lost |= self.without_access(words[1].partition("=")[2], new)
+        if lost:
+            self.associations = before
+        return lost
 
     def lost_defaults(self, associations: dict[Key, Assoc] | None = None) -> set[Key]:
         """Associations that may not use the default that counts for them."""

@@ -17,6 +17,7 @@ CONFIG = {
     "PreemptType": "preempt/qos",
     "PreemptMode": "REQUEUE",
     "AccountingStorageEnforce": "associations,limits,qos",
+    "AccountingStorageTRES": "cpu,mem,energy,node,billing,gres/gpu",
     "PriorityWeightQOS": "100000",
     "PriorityWeightAge": "1000",
 }
@@ -45,6 +46,11 @@ def test_a_good_site_has_nothing_against_it(fake: FakeSacctmgr) -> None:
         ({"PreemptMode": "OFF"}, "PreemptMode=OFF", "slurm.conf: PreemptMode=REQUEUE"),
         ({"PreemptMode": "GANG,OFF"}, "PreemptMode=GANG,OFF", "slurm.conf: PreemptMode=REQUEUE"),
         ({"AccountingStorageEnforce": "none"}, "AccountingStorageEnforce=none", "=associations,limits,qos"),
+        (
+            {"AccountingStorageTRES": "cpu,mem,gres/shard"},
+            "AccountingStorageTRES lacks gres/gpu",
+            "slurm.conf: AccountingStorageTRES=gres/gpu,gres/shard",
+        ),
         ({"PriorityWeightQOS": "1000"}, "band order: site factor and other factors 41000 >= 910", "PriorityWeightQOS="),
     ],
 )
@@ -145,6 +151,10 @@ def test_an_account_without_association_is_named(fake: FakeSacctmgr) -> None:
 
 def test_group_limits_of_the_template_are_not_copied_and_named(fake: FakeSacctmgr) -> None:
     assert "QOS normal limits grpjobs of all its jobs together" in warnings(fake)
+
+
+def test_an_exempt_time_is_named(fake: FakeSacctmgr) -> None:
+    assert "PreemptExemptTime=00:10:00" in warnings(fake, config={"PreemptExemptTime": "00:10:00"})
 
 
 def test_a_priority_above_the_sites_is_named(fake: FakeSacctmgr) -> None:

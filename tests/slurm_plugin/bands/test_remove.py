@@ -150,6 +150,28 @@ def test_a_former_default_that_is_gone_does_not_stop_the_removal(applied: FakeSa
     assert applied.associations["risk", "bob", ""].default == ""
 
 
+def test_a_job_that_slurm_will_not_move_ends_the_wait_and_is_told(applied: FakeSacctmgr, tmp_path: Path) -> None:
+    client = slurm(job("1", "fg_shop_risk"), job("2", "fg_shop_rec", JobState.RUNNING))
+    client.reject_updates(JobId("1"), "Invalid qos specification")
+    waits: list[float] = []
+
+    def end_the_running_one(seconds: float) -> None:
+        waits.append(seconds)
+        client.finish_job(JobId("2"))
+
+    report, _ = remove(applied, client, tmp_path, is_waiting=True, sleep=end_the_running_one)
+    assert len(waits) == 1
+    assert report.refused == (("1", "Invalid qos specification"),)
+    assert report.left == (("fg_shop_risk", ("1",)),)
+    assert (tmp_path / FILE_NAME).exists()
+
+
+def test_a_user_without_an_association_goes_to_the_template(applied: FakeSacctmgr, tmp_path: Path) -> None:
+    client = slurm(job("1", "fg_shop_risk", user="gone"))
+    remove(applied, client, tmp_path)
+    assert qos_of(client) == {"1": "normal"}
+
+
 def _writes() -> int:
     """Writes of an uninterrupted removal; counted while pytest collects, before there is a ``tmp_path``."""
     fake = shop()
