@@ -12,7 +12,7 @@ from policies.errors import PolicyError
 from policies.factor_plan import PolicyParams
 from policies.plan import SetBorrowRank, SetPreemptList, SetQos, SetSiteFactor, StartNow
 from policies.quota.layout import HIGHEST_BORROW_PRIORITY, LOWEST_BORROW_PRIORITY
-from policies.quota.names import PREFIX
+from policies.quota.names import PREFIX, Band, band_qos
 from policies.records import (
     AccountName,
     AgentName,
@@ -23,8 +23,9 @@ from policies.records import (
     NodeRecord,
     Observation,
     PartitionName,
+    QosRecord,
 )
-from policies.site_policy import AgentPolicy, SitePolicy
+from policies.site_policy import AgentPolicy, BandPolicy, SitePolicy
 
 if TYPE_CHECKING:
     from policies.plan import Decision, Plan
@@ -51,11 +52,11 @@ def check_policy(policy: Policy) -> None:
     >>> from policies.registry import get_policy
     >>> check_policy(get_policy("wdrf").decide)
     """
-    site = _site()
-    params = PolicyParams(site=site)
     problems: list[str] = []
-    for name, observation in _clusters().items():
-        state = compute_state(observation, site)
+    banded = {f"bands, {name}": replace(observation, qos=_qos()) for name, observation in _clusters().items()}
+    for name, observation in (_clusters() | banded).items():
+        params = PolicyParams(site=_site(BandPolicy() if observation.qos else None))
+        state = compute_state(observation, params.site)
         try:
             problems += [f"{name}: {problem}" for problem in _problems(policy, state, params)]
         except Exception as err:  # noqa: BLE001 - any failure of a foreign policy is a finding of this check
@@ -146,12 +147,26 @@ def _fingerprint(state: ClusterState) -> bytes:
     return canonical_bytes((state.capacity, state.findings, tuple(array.tolist() for array in arrays)))
 
 
-def _site() -> SitePolicy:
+def _site(bands: BandPolicy | None) -> SitePolicy:
     agents = tuple(
         AgentPolicy(name=AgentName(name), accounts=(AccountName(name),), base_weight=weight)
         for name, weight in (("a", Fraction(3, 5)), ("b", Fraction(2, 5)), ("idle", Fraction(0)))
     )
-    return SitePolicy(cluster="check", partitions=(_GPU,), agents=agents)
+    return SitePolicy(cluster="check", partitions=(_GPU,), agents=agents, bands=bands)
+
+
+def _qos() -> tuple[QosRecord, ...]:
+    """Bands of agents a (1 GPU) and b (2); weight-0 agent idle has none."""
+    records = []
+    for agent, gpus in ((AgentName("a"), 1), (AgentName("b"), 2)):
+        names = {band: band_qos("check", agent, band) for band in Band}
+        limits = (("gres/gpu", gpus),)
+        records += [
+            QosRecord(name=names[Band.GUARANTEED], priority=100, grp_tres=limits),
+            QosRecord(name=names[Band.BORROW], priority=LOWEST_BORROW_PRIORITY, grp_tres=limits),
+            QosRecord(name=names[Band.OPPORTUNISTIC], priority=1),
+        ]
+    return tuple(records)
 
 
 def _clusters() -> dict[str, Observation]:
@@ -167,6 +182,7 @@ def _clusters() -> dict[str, Observation]:
         replace(waiting[3], account=AccountName("idle")),
         replace(waiting[4], account=AccountName("stranger")),
         replace(waiting[5], site_factor=40_000),
+        replace(waiting[0], job_id=JobId("30"), restarts=1, reason="BeginTime", eligible_s=int(NOW) + 100),
     )
     return {
         "no nodes, no jobs": empty,

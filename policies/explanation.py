@@ -236,10 +236,10 @@ def _bands(
     state: ClusterState, ranking: Ranking, params: PolicyParams, job: JobRecord, agent: AgentName | None
 ) -> BandExplanation | None:
     plan = rank_bands(state, ranking, params)
-    if plan is None or state.bands is None or agent is None:
+    if plan is None or agent is None:
         return None
     index = next(index for index, own in enumerate(state.agents) if own.name == agent)
-    return explain_band(state, state.bands, plan, job, index)
+    return explain_band(state, plan, job, index)
 
 
 def _place(state: ClusterState, ranking: Ranking, job: JobRecord, params: PolicyParams) -> QueuePlace:

@@ -16,14 +16,6 @@ def add_tres(total: dict[str, int], tres: Tres, times: int = 1) -> None:
         total[name] = total.get(name, 0) + amount * times
 
 
-def sum_tres(many: Iterable[Tres]) -> dict[str, int]:
-    """Sum by TRES name."""
-    total: dict[str, int] = {}
-    for tres in many:
-        add_tres(total, tres)
-    return total
-
-
 def as_tres(amounts: Mapping[str, int]) -> Tres:
     """Sorted by name, without zeros."""
     return tuple(sorted((name, amount) for name, amount in amounts.items() if amount))

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from policies.plan import SetQos, StartNow
 from policies.quota.band_plan import BandPlan, make_move
-from policies.quota.band_state import BORROWED, BandState
+from policies.quota.band_state import BORROWED
 from policies.quota.eligible import why_not_borrow
 from policies.quota.free_room import FreeRoom
 from policies.quota.names import Band
@@ -15,7 +15,7 @@ from policies.quota.victims import list_loans, predict_victims
 from policies.records import JobId
 
 if TYPE_CHECKING:
-    from policies.records import JobRecord
+    from policies.records import JobRecord, QosRecord
     from policies.state import ClusterState
 
 
@@ -51,11 +51,11 @@ class BandExplanation:
     takes_back: tuple[JobId, ...] = ()
 
 
-def explain_band(
-    state: ClusterState, bands: BandState, plan: BandPlan, job: JobRecord, agent: int
-) -> BandExplanation | None:
+def explain_band(state: ClusterState, plan: BandPlan, job: JobRecord, agent: int) -> BandExplanation | None:
     """The bands' view of a job of an agent; ``None`` if the agent has no bands."""
-    if bands.agents[agent] is None:
+    bands = plan.bands
+    own = bands.agents[agent]
+    if own is None:
         return None
     band = bands.band_of(agent, job)
     memory = plan.seen.get(job.job_id)
@@ -75,7 +75,7 @@ def explain_band(
         reclaimed_s=reclaimed_s,
         move=make_move(state, bands, plan.overflow, row),
         start_now=starts[0] if starts else None,
-        takes_back=_takes_back(state, bands, plan, row) if row in plan.overflow.claimants else (),
+        takes_back=_takes_back(state, plan, job, own.guaranteed) if row in plan.overflow.claimants else (),
     )
 
 
@@ -86,12 +86,9 @@ def _who_may_take(band: Band | None, *, is_over: bool) -> str:
     return f"it runs on borrowed resources: guaranteed jobs of its own agent{others} may take it back"
 
 
-def _takes_back(state: ClusterState, bands: BandState, plan: BandPlan, row: int) -> tuple[JobId, ...]:
-    own = bands.agents[int(state.pending.agent[row])]
-    if own is None:
-        return ()
+def _takes_back(state: ClusterState, plan: BandPlan, job: JobRecord, claimant: QosRecord) -> tuple[JobId, ...]:
+    bands = plan.bands
     lists = {change.qos: change.new for change in plan.lists}
-    loans = list_loans(state, bands, lists.get(own.guaranteed.name, own.guaranteed.preempt))
+    loans = list_loans(state, bands, lists.get(claimant.name, claimant.preempt))
     room = FreeRoom(bands.nodes, [job for _, job in bands.running] + list(bands.foreign))
-    victims = predict_victims(bands.pending[row], loans, room) or ()
-    return tuple(loan.job.job_id for loan in victims)
+    return tuple(loan.job.job_id for loan in predict_victims(job, loans, room) or ())

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from policies.plan import BandMemory, BandStanding, Decision, Finding, SetPreemptList, SetQos, StartNow
 from policies.quota.amounts import add_tres, excess
 from policies.quota.band_report import band_findings, band_standings
-from policies.quota.band_state import BORROWED
+from policies.quota.band_state import BORROWED, BandState
 from policies.quota.memory import count_reclaims, keep_memory
 from policies.quota.names import Band
 from policies.quota.overflow import Overflow, plan_overflow
@@ -19,7 +19,6 @@ from policies.records import JobId
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from policies.quota.band_state import BandState
     from policies.site_policy import BandPolicy
     from policies.state import ClusterState
 
@@ -40,6 +39,8 @@ class BandPlan:
         Reclaims counted so far.
     lists : tuple of SetPreemptList
         Those among ``urgent``.
+    bands : BandState
+        What it was decided from.
     """
 
     urgent: tuple[Decision, ...]
@@ -51,6 +52,7 @@ class BandPlan:
     uses: tuple[AgentUse, ...]
     seen: Mapping[JobId, BandMemory]
     lists: tuple[SetPreemptList, ...]
+    bands: BandState
 
 
 def plan_bands(
@@ -82,6 +84,7 @@ def plan_bands(
         uses=uses,
         seen=seen,
         lists=lists,
+        bands=bands,
     )
 
 

@@ -36,10 +36,6 @@ class AgentBands:
             band
         ]
 
-    def preempting(self) -> tuple[QosRecord, ...]:
-        """QOSes with a Preempt list: guaranteed and, where it exists, borrow."""
-        return (self.guaranteed,) if self.borrow is None else (self.guaranteed, self.borrow)
-
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class BandState:

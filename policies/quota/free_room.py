@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from copy import copy
+from operator import attrgetter
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
@@ -34,6 +35,7 @@ class FreeRoom:
     __slots__ = ("_axes", "_free", "_full", "_index", "_partitions", "_total")
 
     def __init__(self, nodes: Sequence[NodeRecord], holders: Iterable[JobRecord]) -> None:
+        nodes = sorted(nodes, key=attrgetter("name"))
         axes = sorted({name for node in nodes for name, _ in node.tres} | {GPU})
         self._axes = {name: axis for axis, name in enumerate(axes)}
         self._index: dict[str, int] = {node.name: row for row, node in enumerate(nodes)}

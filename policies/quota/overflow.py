@@ -251,18 +251,14 @@ class _Pass:
         usable = [band for band in reversed(BORROWED) if self._may_use(row, band)]
         if self._has_room_by_use(row):
             self._wish(row, Band.GUARANTEED, _ROOM_BY_USE)
-        elif here in usable and (here is Band.OPPORTUNISTIC or self._leaves_band(row)):
-            self._park(row, here or Band.OPPORTUNISTIC, f"{self._why_full(row)}; it waits for idle resources")
         elif usable and self._leaves_band(row):
-            self._park(row, usable[0], self._why_full(row))
+            band = next((band for band in usable if band is here), usable[0])
+            self.out.wishes[row] = Wish(band=band, reason=self._why_full(row), is_parked=True)
         else:
             self._wish(row, Band.GUARANTEED, f"{self._why_full(row)}; no other band has room for it now")
 
     def _wish(self, row: int, band: Band, reason: str) -> None:
         self.out.wishes[row] = Wish(band=band, reason=reason)
-
-    def _park(self, row: int, band: Band, reason: str) -> None:
-        self.out.wishes[row] = Wish(band=band, reason=reason, is_parked=True)
 
     def _why_full(self, row: int) -> str:
         agent, job = self.owner[row], self.bands.pending[row]

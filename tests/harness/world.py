@@ -29,7 +29,7 @@ from tests.harness.model import CPU, GPU, REQUEUE_DELAY_S, Job, Qos, Slurm
 START_S = 1_000_000.0
 CYCLE_S = 10.0
 PASSES = 3
-_PARTITION = PartitionName("p")
+PARTITION = PartitionName("p")
 _GUARANTEED_PRIORITY = 100
 
 
@@ -63,19 +63,26 @@ def make_world(seed: int) -> World:
         max_reclaims=rng.randint(1, 3),
         starve_after_s=60.0,
     )
-    site = SitePolicy(cluster="h", partitions=(_PARTITION,), agents=agents, bands=bands)
-    tres = ((CPU, gpus * 8), (GPU, gpus), ("mem", 1_000_000))
-    nodes = tuple(
-        NodeRecord(name=NodeName(f"n{row}"), partitions=(_PARTITION,), state="up", is_schedulable=True, tres=tres)
-        for row in range(n_nodes)
-    )
+    site = SitePolicy(cluster="h", partitions=(PARTITION,), agents=agents, bands=bands)
+    nodes = make_nodes(slurm)
     quotas = compute_nominals(site, nodes)
-    slurm.qos = _make_qos(quotas, bands)
+    slurm.qos = make_qos(quotas, bands)
     appetite = dict.fromkeys(names, 0)
     return World(rng=rng, slurm=slurm, site=site, quotas=quotas, nodes=nodes, appetite=appetite)
 
 
-def _make_qos(quotas: tuple[AgentQuota, ...], bands: BandPolicy) -> dict[str, Qos]:
+def make_nodes(slurm: Slurm) -> tuple[NodeRecord, ...]:
+    """The model's nodes as the core sees them."""
+    gpus, cpus = slurm.shape
+    tres = ((CPU, cpus), (GPU, gpus), ("mem", 1_000_000))
+    return tuple(
+        NodeRecord(name=NodeName(f"n{row}"), partitions=(PARTITION,), state="up", is_schedulable=True, tres=tres)
+        for row in range(len(slurm.free))
+    )
+
+
+def make_qos(quotas: tuple[AgentQuota, ...], bands: BandPolicy) -> dict[str, Qos]:
+    """The QOSes as ``apply`` would create them."""
     made: dict[str, Qos] = {}
     for quota in quotas:
         assert quota.guaranteed_qos
@@ -159,7 +166,7 @@ def _record(job: Job, *, is_running: bool) -> JobRecord:
         uid=1,
         account=AccountName(job.agent),
         qos=job.qos,
-        partitions=(_PARTITION,),
+        partitions=(PARTITION,),
         state=JobState.RUNNING if is_running else JobState.PENDING,
         reason="None" if is_running else job.reason,
         tres=((CPU, job.cpus * job.n_nodes), (GPU, job.gpus * job.n_nodes)),

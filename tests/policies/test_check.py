@@ -10,7 +10,8 @@ import pytest
 
 from policies.check import check_policy
 from policies.errors import PolicyError
-from policies.records import JobId
+from policies.plan import Decision, SetBorrowRank, SetPreemptList, SetQos, StartNow
+from policies.records import AgentName, JobId
 from policies.registry import POLICIES, get_policy
 
 if TYPE_CHECKING:
@@ -57,6 +58,35 @@ COUNTER = itertools.count()
 def test_broken_policy_is_rejected(edit: Callable[[Plan], Plan], message: str) -> None:
     with pytest.raises(PolicyError, match=message):
         check_policy(edited(edit))
+
+
+def adding(*decisions: Decision) -> Callable[[Plan], Plan]:
+    return lambda plan: replace(plan, decisions=(*plan.decisions, *decisions))
+
+
+A = AgentName("a")
+OURS = "fg_check_a_borrow"
+
+
+@pytest.mark.parametrize(
+    ("decision", "message"),
+    [
+        (SetQos(job_id=JobId("10"), agent=A, old="", new="normal", reason="r"), "normal is no QOS of ours"),
+        (SetQos(job_id=JobId("10"), agent=A, old=OURS, new=OURS, reason="r"), "job 10: changes nothing"),
+        (SetQos(job_id=JobId("999"), agent=A, old="", new=OURS, reason="r"), "job 999: is not a managed pending job"),
+        (StartNow(job_id=JobId("999"), agent=A, reason="r"), "job 999: is not a managed pending job"),
+        (StartNow(job_id=JobId("10"), agent=A, reason=""), "job 10: no reason"),
+        (SetBorrowRank(qos="normal", agent=A, old=9, new=2, reason="r"), "QOS normal: is no QOS of ours"),
+        (SetBorrowRank(qos=OURS, agent=A, old=9, new=1, reason="r"), "priority 1 is no borrow rank"),
+        (SetBorrowRank(qos=OURS, agent=A, old=9, new=9, reason="r"), f"QOS {OURS}: changes nothing"),
+        (SetPreemptList(qos=OURS, agent=A, old=(), new=("normal",), reason="r"), "touches a QOS that is not ours"),
+        (SetPreemptList(qos=OURS, agent=A, old=(), new=("fg_b", "fg_a"), reason="r"), "is not sorted"),
+        (SetPreemptList(qos=OURS, agent=A, old=(), new=(), reason="r"), f"QOS {OURS}: changes nothing"),
+    ],
+)
+def test_broken_band_decision_is_rejected(decision: Decision, message: str) -> None:
+    with pytest.raises(PolicyError, match=message):
+        check_policy(edited(adding(decision)))
 
 
 def test_policy_that_raises_is_rejected_with_the_cluster_it_failed_on() -> None:

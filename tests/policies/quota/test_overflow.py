@@ -150,7 +150,7 @@ def test_only_nodes_of_its_partitions_count_as_idle() -> None:
 
 def test_unknown_tres_never_fits() -> None:
     tres = (("cpu", 1), ("gres/fpga", 1), ("gres/gpu", 1))
-    plan = plan_of([*FULL, waiting("10", tres=tres)])
+    plan = plan_of([*FULL, running("5", "b", tres=tres), waiting("10", tres=tres)])
     assert moves(plan) == {}
 
 
@@ -245,6 +245,13 @@ def test_moves_that_only_keep_the_band_free_come_last() -> None:
     kinds = [type(decision).__name__ for decision in plan_of(jobs).decisions]
     assert kinds[-1] == "SetQos"
     assert kinds.index("SetSiteFactor") < len(kinds) - 1
+
+
+def test_later_job_beyond_the_cap_waits_on_where_it_is() -> None:
+    blocked = [running(str(n), "b") for n in range(5, 10)]
+    qos = (*make_quota("a", 4, borrow=0), *QUOTAS[3:])
+    plan = plan_of([*FULL[:3], *blocked, LARGE, waiting("11", band="_opp")], qos)
+    assert moves(plan) == {}
 
 
 def test_later_jobs_that_may_not_borrow_are_left_where_they_are() -> None:

@@ -154,6 +154,9 @@ def test_a_victim_that_does_not_help_is_spared() -> None:
     # V05: GPUs are scarce and job 1 only holds CPUs, on the claimant's node, and comes first in Slurm's order
     jobs = [running("1", "b", "_opp", gpus=0), running("2", "b", "_borrow", gpus=4)]
     assert chosen(waiting("90", gpus=4), jobs, ONE, b=(9, 4)) == ["2"]
+    three = [running("1", "b", "_opp", gpus=0), *(running(str(n), "b", "_borrow", gpus=2) for n in (2, 3))]
+    assert predicted(waiting("90", gpus=4), three, ONE) == ["1", "2", "3"]
+    assert chosen(waiting("90", gpus=4), three, ONE, b=(9, 4)) == ["2", "3"]
 
 
 def test_prediction_does_not_change_what_is_free() -> None:
