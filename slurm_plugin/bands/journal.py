@@ -72,8 +72,12 @@ class BandJournal:
             self.former[key] = former
 
     def close_restored(self, *, at_s: float) -> None:
-        """Put the journal aside: nothing of ours is left."""
-        if self.path.exists():
+        """Put the journal aside: nothing of ours is left. An empty one is deleted."""
+        if not self.path.exists():
+            return
+        if self.path.stat().st_size == 0:
+            self.path.unlink()
+        else:
             self.path.rename(self.path.with_name(f"bands-removed-{int(at_s)}.jsonl"))
             _sync_directory(self.path.parent)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import time
 from typing import TYPE_CHECKING
 
 import click
@@ -102,29 +103,38 @@ def _remove(found: Reach, *, yes: bool, dry_run: bool, is_waiting: bool) -> None
     site = found.site
     require_cluster(site, found.client.fetch_config())
     _require_quiet(found)
+    if dry_run:
+        _show_removal(found, read_journal(site.paths.state_dir))
+        return
     with open_journal(site.paths.state_dir) as journal:
-        names = own_names(site) | journal.created
-        journal.created.update(names)
-        accounting = read_accounting(found.runner, site.policy.cluster.lower())
-        names &= {row.name for row in accounting.qos}
-        difference = compute_difference(Desired(qos=(), associations=()), accounting, journal)
-        for change in difference.changes:
-            for line in describe(change):
-                print_line(line)
-        for name in sorted(names):
-            print_line(f"- qos {name}  (when no job has it)")
-        if not difference.changes and not names:
-            print_line("Nothing of ours is in slurmdbd.")
-            return
-        if dry_run:
+        names = _show_removal(found, journal)
+        if names is None:
+            journal.close_restored(at_s=time.time())
             return
         _confirm(yes=yes)
-        hands = Hands(runner=found.runner, journal=journal, cluster=accounting.cluster, say=talk)
-        report = remove_bands(_removal(found, frozenset(names), is_waiting=is_waiting), found.client, hands)
+        hands = Hands(runner=found.runner, journal=journal, cluster=site.policy.cluster.lower(), say=talk)
+        report = remove_bands(_removal(found, names, is_waiting=is_waiting), found.client, hands)
     _print_removal(report)
     if report.left or report.refused:
         sys.exit(EXIT_FAILED)
     print_line("Removed: nothing of ours is left in slurmdbd.")
+
+
+def _show_removal(found: Reach, journal: BandJournal) -> frozenset[str] | None:
+    """Print what a removal would do; the QOSes that go, ``None`` if there is nothing to do."""
+    accounting = read_accounting(found.runner, found.site.policy.cluster.lower())
+    journal.created.update(own_names(found.site))
+    names = frozenset(journal.created) & {row.name for row in accounting.qos}
+    changes = compute_difference(Desired(qos=(), associations=()), accounting, journal).changes
+    for change in changes:
+        for line in describe(change):
+            print_line(line)
+    for name in sorted(names):
+        print_line(f"- qos {name}  (when no job has it)")
+    if changes or names:
+        return names
+    print_line("Nothing of ours is in slurmdbd.")
+    return None
 
 
 def _removal(found: Reach, names: frozenset[str], *, is_waiting: bool) -> Removal:

@@ -125,7 +125,8 @@ def _own_lists(cluster: MiniCluster) -> None:
 
 
 def _no_own_lists(cluster: MiniCluster) -> None:
-    cluster.run("root", "sacctmgr", "-i", "delete", "user", "alice", "where", "account=risk", "partition=cpu")
+    where = ("where", "user=alice", "account=risk", "partition=cpu", f"cluster={cluster.name}")
+    cluster.run("root", "sacctmgr", "-i", "delete", "user", *where)
     _modify(cluster, "user", "account=rec", "user=bob", "defaultqos=-1", "qos=")
     _modify(cluster, "user", "account=vision", "user=carol", "defaultqos=-1", "qos=")
     _modify(cluster, "account", "account=rec", "defaultqos=-1", "qos=")

@@ -148,6 +148,17 @@ def test_remove_restores_and_says_so(world: World) -> None:
     assert "Removed: nothing of ours is left" in result.stdout
     assert world.db.image() == shop().image()
     assert "Nothing of ours is in slurmdbd." in world.do(apply_command, "--remove", "--yes").stdout
+    assert not (world.site_path.parent / "bands.jsonl").exists()
+
+
+def test_a_removal_that_was_killed_after_its_last_deletion_puts_the_journal_aside(world: World) -> None:
+    world.do(apply_command, "--yes")
+    journal = world.site_path.parent / "bands.jsonl"
+    kept = journal.read_bytes()
+    world.do(apply_command, "--remove", "--yes")
+    journal.write_bytes(kept)
+    assert world.do(apply_command, "--remove", "--yes").exit_code == 0
+    assert not journal.exists()
 
 
 def test_remove_works_without_the_bands_section(world: World) -> None:
