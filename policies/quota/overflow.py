@@ -20,7 +20,7 @@ from policies.records import JobId
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from policies.records import JobRecord, QosRecord
+    from policies.records import JobRecord, QosRecord, Tres
     from policies.site_policy import BandPolicy
     from policies.state import ClusterState
 
@@ -87,10 +87,10 @@ _WHY: Final = {
 _ROOM_BY_USE: Final = "its guaranteed band has room, which an earlier job of the agent cannot use now"
 
 
-def exceeds(record: QosRecord, job: JobRecord) -> bool:
-    """Whether one job of this size is beyond the QOS's limits, however little else runs in it."""
+def is_within(record: QosRecord, job: JobRecord) -> bool:
+    """Whether a job of this size is within the QOS's limits, however little else runs in it."""
     request = (*job.tres, ("node", max(1, job.n_nodes)))
-    return bool(exceeded(record.grp_tres, request) or exceeded(record.max_tres_per_job, request))
+    return not (exceeded(record.grp_tres, request) or exceeded(record.max_tres_per_job, request))
 
 
 def usage_by_band(bands: BandState) -> list[dict[Band, dict[str, int]]]:
@@ -127,6 +127,8 @@ class _Pass:
         self.owner: list[int] = state.pending.agent.tolist()
         self.qos = {agent: own for agent, own in enumerate(bands.agents) if own is not None}
         self.is_reserved: set[int] = set()
+        self._admitted: dict[tuple[int, Band, Tres, int], bool] = {}
+        self._descriptions: dict[tuple[int, Tres], str] = {}
         self.out = Overflow(used=usage_by_band(bands), claims=[{} for _ in bands.agents])
         self.used = [{band: dict(amounts) for band, amounts in own.items()} for own in self.out.used]
         self.room = FreeRoom(bands.nodes, [job for _, job in bands.running] + list(bands.foreign))
@@ -210,8 +212,12 @@ class _Pass:
 
     def _could_ever_use(self, row: int, band: Band) -> bool:
         """Whether a borrowed band admits the job at all, full or not."""
-        job, record = self.bands.pending[row], self.qos[self.owner[row]].qos(band)
-        return record is not None and may_borrow(job) and not exceeds(record, job)
+        agent, job = self.owner[row], self.bands.pending[row]
+        key = (agent, band, job.tres, job.n_nodes)
+        if key not in self._admitted:
+            record = self.qos[agent].qos(band)
+            self._admitted[key] = record is not None and is_within(record, job)
+        return self._admitted[key] and may_borrow(job)
 
     def _may_use(self, row: int, band: Band) -> bool:
         return self._could_ever_use(row, band) and self.bands.pending[row].job_id not in self.barred
@@ -267,7 +273,14 @@ class _Pass:
             return (
                 f"the guaranteed band is kept for job {kept.job_id}, which has waited {kept.waited_s} s for room in it"
             )
-        used, asked = self.used[agent][Band.GUARANTEED], dict(job.tres)
+        key = (agent, job.tres)
+        if key not in self._descriptions:
+            self._descriptions[key] = self._describe_use(agent, job.tres)
+        return self._descriptions[key]
+
+    def _describe_use(self, agent: int, tres: Tres) -> str:
+        """What of the guaranteed band is taken; final once the first phase is over."""
+        used, asked = self.used[agent][Band.GUARANTEED], dict(tres)
         full = [
             f"{used.get(name, 0)} of {limit} {name} taken, it asks for {asked[name]}"
             for name, limit in self.qos[agent].guaranteed.grp_tres
