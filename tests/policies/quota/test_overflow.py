@@ -128,6 +128,11 @@ def test_job_larger_than_a_borrow_job_may_be_is_opportunistic() -> None:
     assert moves(plan_of([*FULL, big], qos, nodes=nodes)) == {"10": "a_opp"}
 
 
+def test_job_that_would_straddle_two_bands_is_opportunistic() -> None:
+    # 1 left of the quota and 1 of the cap: a job of 2 fits neither alone (facts/bands.md 22)
+    assert moves(plan_of([*FULL[:3], waiting("10", gpus=2)])) == {"10": "a_opp"}
+
+
 def test_unsplit_array_moves_as_a_whole_when_a_task_could_start() -> None:
     plan = plan_of([*FULL, waiting("10", n_tasks=20)])
     assert moves(plan) == {"10": "a_borrow"}

@@ -119,6 +119,17 @@ CASES: dict[str, tuple[JobRecord, list[JobRecord], Any, dict[str, int], list[str
         {},
         ["3"],
     ),
+    "own and others' loans on one node (facts/bands.md 2)": (
+        waiting("90", gpus=2),
+        [
+            running("1", "b", nodes="n1", gpus=2),
+            running("2", band="_borrow", nodes="n1"),
+            running("3", "b", "_borrow", nodes="n1"),
+        ],
+        ONE,
+        {},
+        ["2", "3"],
+    ),
     "a whole job on several nodes": (
         waiting("90", gpus=4),
         [running("1", "b", "_borrow", gpus=8, n_nodes=2, nodes="n[1-2]")],
