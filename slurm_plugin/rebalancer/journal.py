@@ -78,7 +78,8 @@ def compute_restores(
             continue
         entry = find_entry(job, journal)
         if job.site_factor is None:
-            is_ours = _is_hidden_ours(job, entry, hidden_factors.get(job.job_id), is_managed)
+            known = hidden_factors.get(job.job_id, 0)
+            is_ours = _is_hidden_ours(entry, is_range=1 <= known <= scale and is_managed(job))
         else:
             is_ours = _is_shown_ours(job, entry, scale, is_managed)
         former = entry.former if entry is not None else 0
@@ -108,9 +109,5 @@ def _is_shown_ours(
     return entry is not None and shown == entry.last_written != entry.former
 
 
-def _is_hidden_ours(
-    job: JobRecord, entry: TouchedJob | None, known: int | None, is_managed: Callable[[JobRecord], bool]
-) -> bool:
-    if entry is not None:
-        return entry.last_written != entry.former
-    return known is not None and known != 0 and is_managed(job)
+def _is_hidden_ours(entry: TouchedJob | None, *, is_range: bool) -> bool:
+    return is_range if entry is None else entry.last_written != entry.former

@@ -116,6 +116,11 @@ def running(cluster: MiniCluster) -> Counter[str]:
     return Counter(row.qos for row in rows(cluster) if row.state in {"RUNNING", "COMPLETING"})
 
 
+def preempt_list(cluster: MiniCluster, agent: str) -> list[str]:
+    shown = cluster.run("root", "sacctmgr", "-nP", "show", "qos", "format=name,preempt").stdout
+    return dict(line.split("|") for line in shown.splitlines())[qos(cluster, agent)].split(",")
+
+
 def submit(cluster: MiniCluster, agent: str, n_jobs: int, *args: str, seconds: int = 600) -> list[str]:
     user = {"risk": "alice", "rec": "bob", "vision": "carol"}[agent]
     options = ("--partition=main", f"--account={agent}", f"--wrap=sleep {seconds}", *(args or ("--gpus=1",)))
@@ -227,9 +232,7 @@ def test_off_sends_waiting_jobs_back(banded: MiniCluster) -> None:
             15,
             "waiting jobs are in their guaranteed band",
         )
-        shown = banded.run("root", "sacctmgr", "-nP", "show", "qos", "format=name,preempt").stdout
-        lists = dict(line.split("|") for line in shown.splitlines())
-        assert len(lists[qos(banded, "vision")].split(",")) == 6
+        banded.wait(lambda: len(preempt_list(banded, "vision")) == 6, 15, "the full Preempt list of vision")
     finally:
         banded.run("fairgpu", "fairgpu", "on")
 

@@ -12,8 +12,8 @@ from slurm_plugin.cli import rebalance
 from slurm_plugin.rebalancer.lease import hold_lease
 from slurm_plugin.snapshot import write_snapshot
 from tests.slurm_plugin.cli.recorded import run
-from tests.slurm_plugin.rebalancer.band_world import REC, RISK, BandWorld
-from tests.slurm_plugin.rebalancer.test_bands import FULL_RISK, busy, gpus
+from tests.slurm_plugin.rebalancer.band_world import FULL_RISK, REC, RISK, BandWorld
+from tests.slurm_plugin.rebalancer.test_bands import busy, gpus
 
 if TYPE_CHECKING:
     from pathlib import Path

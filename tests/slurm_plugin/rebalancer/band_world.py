@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from slurm_plugin.client import FakeSlurm
 
 RISK, REC = "fg_fake_risk", "fg_fake_rec"
+FULL_RISK = ("fg_fake_rec_borrow", "fg_fake_rec_opp", "fg_fake_risk_borrow", "fg_fake_risk_opp")
+"""Preempt list of risk's guaranteed QOS when nobody steers."""
 
 
 class FakeHelper:
@@ -58,12 +60,14 @@ class BandWorld(World):
     """A world after ``fairgpu apply``."""
 
     MORE: ClassVar[str] = "bands: {}\n"
+    is_applied = False
 
     def restart(self, *, is_dry_run: bool = False) -> None:
         """Put a rebalancer without memory in the old one's place; QOSes are made once."""
         super().restart(is_dry_run=is_dry_run)
-        if not self.slurm.fetch_qos()[0]:
+        if not self.is_applied:
             self.apply()
+            self.is_applied = True
         self.helper = FakeHelper(self.slurm, HelperRules.from_policy(self.site.policy))
         self.rebalancer.enactor.helper = self.helper
 

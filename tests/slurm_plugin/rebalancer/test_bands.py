@@ -12,7 +12,7 @@ from policies.records import JobId
 from slurm_plugin.rebalancer.daemon import Daemon, Signals
 from slurm_plugin.rebalancer.outcomes import EnactOutcome
 from slurm_plugin.rebalancer.reset import reset_effects
-from tests.slurm_plugin.rebalancer.band_world import REC, RISK, BandWorld
+from tests.slurm_plugin.rebalancer.band_world import FULL_RISK, REC, RISK, BandWorld
 from tests.slurm_plugin.rebalancer.world import make_job
 
 if TYPE_CHECKING:
@@ -21,8 +21,6 @@ if TYPE_CHECKING:
     from policies.records import JobRecord
     from slurm_plugin.rebalancer.cycle import CycleResult
     from slurm_plugin.rebalancer.reset import ResetReport
-
-FULL_RISK = ("fg_fake_rec_borrow", "fg_fake_rec_opp", "fg_fake_risk_borrow", "fg_fake_risk_opp")
 
 
 def gpus(number: int, account: str, n_gpus: int, **changes: object) -> JobRecord:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import tempfile
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 from hypothesis import settings
 from hypothesis import strategies as st
@@ -13,11 +13,16 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 from policies.cycle import decide
 from slurm_plugin.rebalancer.daemon import Daemon, Signals
 from slurm_plugin.rebalancer.daemon_state import DaemonState, Event, Look, Phase, Sleep, Woke, step
+from slurm_plugin.rebalancer.observe import GroupCache, observe
 from slurm_plugin.site.switch import is_off, turn_off, turn_on
+from tests.slurm_plugin.rebalancer.band_world import FULL_RISK, RISK, BandWorld
 from tests.slurm_plugin.rebalancer.world import SCALE, World, make_job
 
 if TYPE_CHECKING:
     from policies.records import JobId
+
+SUBMITTED = "normal"
+"""QOS of every job at its submission."""
 
 FOREIGN = st.sampled_from([0, 0, 0, -7, SCALE + 5, 123])
 
@@ -25,10 +30,12 @@ FOREIGN = st.sampled_from([0, 0, 0, -7, SCALE + 5, 123])
 class DaemonMachine(RuleBasedStateMachine):
     """A daemon over FakeSlurm; updates get lost or late, the controller goes away, the daemon is killed."""
 
+    WORLD: ClassVar[type[World]] = World
+
     def __init__(self) -> None:
         super().__init__()
         self._directory = tempfile.TemporaryDirectory()
-        self.world = World(Path(self._directory.name))
+        self.world = self.WORLD(Path(self._directory.name))
         self.former: dict[JobId, int] = {}
         self.number = 0
         self._start()
@@ -48,7 +55,7 @@ class DaemonMachine(RuleBasedStateMachine):
     @initialize(mode=st.sampled_from(["enforce", "enforce", "enforce", "observe"]), factor=FOREIGN)
     def choose_mode(self, mode: str, factor: int) -> None:
         self.world.rebalancer.history.close()
-        self.world = World(Path(self._directory.name), mode=mode)
+        self.world = self.WORLD(Path(self._directory.name), mode=mode)
         self._start()
         self.submit([("risk", factor), ("rec", 0)])
 
@@ -59,7 +66,7 @@ class DaemonMachine(RuleBasedStateMachine):
             # A value in our range stands for the hook's; while off the hook sets none.
             factor = 0 if 1 <= wanted <= SCALE and is_off(self.world.site) else wanted
             now_s = int(self.world.now_s)
-            job = make_job(self.number, account, site_factor=factor, submit_s=now_s, eligible_s=now_s)
+            job = make_job(self.number, account, site_factor=factor, submit_s=now_s, eligible_s=now_s, qos=SUBMITTED)
             self.world.slurm.add_job(job)
             self.former[job.job_id] = 0 if 1 <= factor <= SCALE else factor
 
@@ -117,16 +124,20 @@ class DaemonMachine(RuleBasedStateMachine):
     def observe_mode_never_writes(self) -> None:
         if self.world.site.policy.mode.value == "observe":
             assert all(value == self.former.get(job_id, 0) for job_id, value in self.world.slurm.written)
+            assert all(qos == SUBMITTED for _, qos in self.world.slurm.moved)
 
     def _step(self) -> None:
         before, was_off = len(self.world.slurm.written), is_off(self.world.site)
+        n_moved = len(self.world.slurm.moved)
         self.state, instruction = step(self.state, self.event)
         self.event = self.daemon.perform(instruction)
         news = self.world.slurm.written[before:]
         if was_off:
             assert all(value == self.former[job_id] for job_id, value in news)
+            assert all(qos == SUBMITTED for _, qos in self.world.slurm.moved[n_moved:])
         if isinstance(instruction, Look | Sleep):
             assert not news
+            assert len(self.world.slurm.moved) == n_moved
 
     def _cycle(self) -> None:
         self._step()
@@ -138,10 +149,14 @@ class DaemonMachine(RuleBasedStateMachine):
         shown = {job.job_id: job.site_factor for job in self.world.slurm.observe().jobs}
         for job_id, factor in shown.items():
             assert factor is None or factor == self.former[job_id]
+        # What ran on borrowed quota when off came keeps its QOS, also when it is requeued later.
+        waiting = [job for job in self.world.slurm.observe().jobs if job.state.is_pending and not job.restarts]
+        assert {job.qos for job in waiting} <= {SUBMITTED}
 
     def _check_planned(self) -> None:
-        seen = self.world.slurm.observe()
-        plan = decide(seen, self.world.site.policy, self.world.rebalancer.sla_memory, now=seen.at_s)
+        rebalancer = self.world.rebalancer
+        seen = observe(self.world.slurm, self.world.site, GroupCache())
+        plan = decide(seen, self.world.site.policy, rebalancer.sla_memory, rebalancer.band_memory, now=seen.at_s)
         assert plan.decisions == ()
 
     def _choose(self, choice: int, *, is_pending: bool) -> JobId | None:
@@ -149,5 +164,27 @@ class DaemonMachine(RuleBasedStateMachine):
         return jobs[choice % len(jobs)] if jobs else None
 
 
+class BandMachine(DaemonMachine):
+    """The same with bands: jobs are moved between QOSes, Preempt lists are steered, the helper comes and goes."""
+
+    WORLD: ClassVar[type[World]] = BandWorld
+
+    @rule(is_away=st.booleans())
+    def lose_helper(self, is_away: bool) -> None:  # noqa: FBT001 - a rule's argument
+        assert isinstance(self.world, BandWorld)
+        self.world.helper.is_away = is_away
+
+    @rule()
+    def calm(self) -> None:
+        """Nothing is wrong any more: besides, the lists are full while off."""
+        assert isinstance(self.world, BandWorld)
+        self.world.helper.is_away = False
+        super().calm()
+        if is_off(self.world.site):
+            assert self.world.slurm.qos(RISK).preempt == FULL_RISK
+
+
 DaemonMachine.TestCase.settings = settings(max_examples=60, stateful_step_count=30, deadline=None)
+BandMachine.TestCase.settings = settings(max_examples=30, stateful_step_count=30, deadline=None)
 TestDaemonInAnyOrder = DaemonMachine.TestCase
+TestBandsInAnyOrder = BandMachine.TestCase

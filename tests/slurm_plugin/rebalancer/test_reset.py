@@ -78,6 +78,14 @@ def test_a_running_job_that_the_hook_set_is_known_from_an_earlier_cycle(tmp_path
     assert world.factor(1) == 0
 
 
+def test_a_hidden_factor_of_somebody_else_is_left_alone(tmp_path: Path) -> None:
+    world = World(tmp_path, make_job(1, site_factor=-7), mode="observe")
+    world.cycle()
+    world.slurm.start_job(JobId("1"))
+    assert _reset(world).n_touched == 0
+    assert world.factor(1) == -7
+
+
 def test_a_held_job_is_known_from_the_hooks_own_record(tmp_path: Path) -> None:
     job = make_job(1, site_factor=SCALE, priority=0, reason="JobHeldUser")
     world = World(tmp_path, job)
