@@ -22,7 +22,16 @@ from tests.policies.quota.band_cases import (
     victim,
     waiting,
 )
-from tests.strategies import NOW, make_job, make_node, make_quota, make_running, make_site, make_tres
+from tests.strategies import (
+    NOW,
+    make_job,
+    make_node,
+    make_quota,
+    make_running,
+    make_site,
+    make_tres,
+    site_factors,
+)
 
 if TYPE_CHECKING:
     from policies.records import JobRecord
@@ -337,3 +346,10 @@ def test_quota_that_slurm_does_not_show_is_reported() -> None:
     assert texts(plan, "bands_missing") == [
         "agents: slurmctld does not show the QOSes of a, b: they are ordered, not limited (fairgpu apply)"
     ]
+
+
+def test_share_tags_count_every_band() -> None:
+    held = [running("1"), running("2", band="_borrow"), running("3", band="_opp")]
+    plan = plan_of([*held, waiting("10", site_factor=0)])
+    (decision,) = site_factors(plan)
+    assert decision.reason == "wdrf: 3 of 8 gres/gpu held or queued before it, weight 1/2"
