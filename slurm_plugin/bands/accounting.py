@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from slurm_plugin import translate
 from slurm_plugin.client.command import Command, Runner, check
 from slurm_plugin.client.qos import parse_limits
-from slurm_plugin.errors import SlurmParseError
+from slurm_plugin.errors import SlurmAuthError, SlurmError, SlurmParseError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -57,6 +57,7 @@ QOS_KEYWORDS: Final[Mapping[str, str]] = {
 """Header of ``sacctmgr -P show qos`` -> keyword of ``sacctmgr modify qos set``."""
 
 TRES_KEYWORDS: Final = frozenset(keyword for keyword in QOS_KEYWORDS.values() if "tres" in keyword)
+_NO_DUMP: Final = ("is not in the accounting system", "sufficient privileges")
 _NEEDED: Final = ("Name", "Priority", "GraceTime", "Preempt", "PreemptMode", "GrpTRES", "MaxTRES")
 _ASSOC_COLUMNS: Final = ("Account", "User", "Partition", "QOS", "Def QOS")
 _ASSOC_FORMAT: Final = "format=id,account,user,partition,qos,defaultqos"
@@ -167,7 +168,7 @@ def read_accounting(runner: Runner, cluster: str) -> Accounting:
     SlurmUnavailable, SlurmAuthError, SlurmError, SlurmParseError
         slurmdbd is away, this user may not dump it, or an answer lacks a column.
     """
-    dumped = parse_dump(_ask(runner, "sacctmgr", "dump", cluster, "file=/dev/stdout"))
+    dumped = parse_dump(_dump(runner, cluster))
     rows = read_associations(runner, cluster)
     return Accounting(
         cluster=cluster,
@@ -267,6 +268,18 @@ def _table(text: str, needed: Iterable[str]) -> Sequence[dict[str, str]]:
         if len(row) != len(headers):
             raise SlurmParseError("sacctmgr's answer has a line of another length", field=head, raw="|".join(row))
     return [dict(zip(headers, row, strict=True)) for row in rows]
+
+
+def _dump(runner: Runner, cluster: str) -> str:
+    try:
+        return _ask(runner, "sacctmgr", "dump", cluster, "file=/dev/stdout")
+    except SlurmError as err:
+        if any(word in str(err) for word in _NO_DUMP):
+            raise SlurmAuthError(
+                f"{err} Run as root, or make SlurmUser one of slurmdbd's administrators: "
+                "sacctmgr -i add user slurm account=root adminlevel=administrator"
+            ) from err
+        raise
 
 
 def _ask(runner: Runner, *argv: str) -> str:

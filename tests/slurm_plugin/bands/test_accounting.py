@@ -13,7 +13,8 @@ from slurm_plugin.bands.accounting import (
     parse_qos,
     read_accounting,
 )
-from slurm_plugin.errors import SlurmParseError
+from slurm_plugin.client.command import Command, CommandResult
+from slurm_plugin.errors import SlurmAuthError, SlurmParseError
 
 if TYPE_CHECKING:
     from tests.slurm_plugin.bands.fake_sacctmgr import FakeSacctmgr
@@ -91,3 +92,11 @@ def test_effective_and_own_values_are_joined(fake: FakeSacctmgr) -> None:
 )
 def test_equal_values_have_one_spelling(keyword: str, text: str, want: str) -> None:
     assert canonical(keyword, text) == want
+
+
+def test_who_may_not_dump_is_told_what_to_do() -> None:
+    def refuse(_command: Command) -> CommandResult:
+        return CommandResult(1, "", "Your uid (64030) is not in the accounting system, can't dump cluster.\n")
+
+    with pytest.raises(SlurmAuthError, match="Run as root, or make SlurmUser"):
+        read_accounting(refuse, "shop")
