@@ -43,7 +43,7 @@ agents:
   risk: {{accounts: [risk], base_weight: 0.5, quota: {{gres/gpu: 8}}}}
   rec: {{accounts: [rec], base_weight: 0.25, quota: {{gres/gpu: 4}}}}
   vision: {{accounts: [vision], base_weight: 0.25, quota: {{gres/gpu: 4}}}}
-bands: {{borrow_frac: 0.5, grace: 2s}}
+bands: {{borrow_frac: 0.5, grace: 2s, max_reclaims: 1000}}
 site_factor: {{scale: 1000}}
 rebalancer: {{interval: 1s}}
 hook: {{socket: {root}/run/fairgpu/hook.sock, peers: [root, slurm]}}
@@ -90,6 +90,11 @@ def steering(banded: MiniCluster, helper: Daemon) -> Iterator[Daemon]:
     yield daemon
     daemon.ensure_ended()
     banded.clear_jobs()
+
+
+def tell(text: str) -> None:
+    """Print a measurement; ``pytest -s`` shows it."""
+    print(text)  # noqa: T201 - the figure is what the test is run for
 
 
 def qos(cluster: MiniCluster, agent: str, band: str = "") -> str:
@@ -146,7 +151,7 @@ def test_loans_come_back_in_time_and_their_jobs_finish_later(banded: MiniCluster
     lender = submit(banded, "rec", QUOTA["rec"], seconds=20)
     banded.wait(lambda: running(banded)[qos(banded, "rec")] == QUOTA["rec"], 60, "the lender has its quota")
     took_s = time.monotonic() - began_s
-    print(f"\nrec had its {QUOTA['rec']} GPUs after {took_s:.1f} s (bound {RECLAIM_S} s)")
+    tell(f"\nrec had its {QUOTA['rec']} GPUs after {took_s:.1f} s (bound {RECLAIM_S} s)")
     assert took_s <= RECLAIM_S
     victims = {row.job_id for row in rows(banded) if row.restarts}
     assert len(victims) == QUOTA["rec"]
@@ -247,9 +252,9 @@ def test_slurm_takes_the_jobs_that_the_core_predicts(banded: MiniCluster) -> Non
     for n_gpus in sizes:
         predicted, real = _claim(banded, client, site, n_gpus)
         n_same += predicted == real
-        print(f"\nclaim of {n_gpus} GPU(s): predicted {sorted(predicted)}, real {sorted(real)}", end="")
-    print(f"\n{n_same} of {len(sizes)} reclaims as predicted")
-    assert n_same >= len(sizes) // 2
+        tell(f"\nclaim of {n_gpus} GPU(s): predicted {sorted(predicted)}, real {sorted(real)}")
+    tell(f"\n{n_same} of {len(sizes)} reclaims as predicted")
+    assert n_same >= len(sizes) - 1
 
 
 def _claim(cluster: MiniCluster, client: CliSlurm, site: SiteFile, n_gpus: int) -> tuple[set[str], set[str]]:
