@@ -42,7 +42,7 @@ def test_every_page_is_in_the_map(page: Path) -> None:
 def test_every_verb_has_help_with_an_example(verb: str) -> None:
     result = CliRunner().invoke(cli, [verb, "--help"])
     assert result.exit_code == 0
-    assert re.search(rf"(?m)^\s+(sudo -u fairgpu )?fairgpu {verb}\b", result.output), "no example in --help"
+    assert re.search(rf"(?m)^\s+(sudo (-u \w+ )?)?fairgpu {verb}\b", result.output), "no example in --help"
 
 
 @pytest.mark.parametrize("source", _tracked("*.py"), ids=lambda path: str(path.relative_to(REPO)))
