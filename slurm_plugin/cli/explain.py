@@ -2,22 +2,27 @@
 
 from __future__ import annotations
 
+import re
 import sys
+from dataclasses import dataclass, field
+from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from policies.errors import PolicyError
 from policies.explanation import JobExplanation, QueuePlace, WeightArithmetic, explain_job
+from policies.site_policy import TagSource
 from policies.startability import Startability
-from policies.submission.decision import Verdict
+from policies.submission.tags import MAX_VALUE_LENGTH, SCAN_LIMIT
 from slurm_plugin.cli._fresh import Looked, look, snapshot_option
 from slurm_plugin.cli._numbers import amount, exact
 from slurm_plugin.cli._options import EXIT_FAILED, json_option, site_option, slurm_bin_dir_option
 from slurm_plugin.cli._output import echo_json, print_line, print_table, talk
-from slurm_plugin.cli.status import describe_reading
+from slurm_plugin.cli.status import describe_reading, describe_write
 from slurm_plugin.rebalancer.history import FILE_NAME
 from slurm_plugin.rebalancer.store import HistoryError, HistoryStore
+from slurm_plugin.site.switch import is_off as is_off_now
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -25,6 +30,7 @@ if TYPE_CHECKING:
     from slurm_plugin.site import SiteFile
 
 _N_DECISIONS = 5
+_LONGEST_NEAR_KEY = 12
 
 Rows = list[dict[str, Any]]
 
@@ -40,7 +46,8 @@ def explain_command(
 ) -> None:
     """Explain why a job waits where it waits: its agent, the weight, the share tag, the site factor, its place.
 
-    A job that Slurm does not show any more is looked up in the history.
+    A task of an array that has not started shares its array's record and place; a het job is told component by
+    component (4711+0, 4711+1). A job that Slurm does not show any more is looked up in the history.
 
     \b
     Examples:
@@ -51,74 +58,115 @@ def explain_command(
     Exit codes: 0 done, 1 job unknown, 2 site file, 3 Slurm unreachable.
     """
     looked = look(site_path, slurm_bin_dir, snapshot_path)
-    jobs, decisions = _fetch_past(looked.site, job_id)
+    past = _fetch_past(looked.site, job_id)
     snapshot = looked.snapshot
     try:
         explanation = explain_job(
             snapshot.observation, snapshot.site_policy, snapshot.sla_memory, job_id, now=snapshot.now_s
         )
-    except PolicyError as err:
-        _tell_past(job_id, jobs, decisions, error=err, as_json=as_json)
+    except PolicyError:
+        _tell_past(job_id, past, as_json=as_json)
         return
     if as_json:
-        echo_json({"explanation": explanation, "history": {"jobs": jobs, "decisions": decisions}})
+        echo_json({"explanation": explanation, "history": {"jobs": past.jobs, "decisions": past.decisions}})
     else:
         _print_explanation(explanation, looked)
-        _print_decisions(decisions)
+        _print_decisions(past.decisions)
 
 
-def _tell_past(job_id: str, jobs: Rows, decisions: Rows, *, error: PolicyError, as_json: bool) -> None:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Past:
+    """What the history knows of a job; ``unread`` says why it could not be asked."""
+
+    jobs: Rows = field(default_factory=list)
+    decisions: Rows = field(default_factory=list)
+    unread: str = ""
+
+
+def _tell_past(job_id: str, past: _Past, *, as_json: bool) -> None:
     if as_json:
-        echo_json({"explanation": None, "history": {"jobs": jobs, "decisions": decisions}})
-    if not jobs and not decisions:
-        talk(f"fairgpu: {error}; the history does not know it either")
+        echo_json({"explanation": None, "history": {"jobs": past.jobs, "decisions": past.decisions}})
+    if not past.jobs and not past.decisions:
+        history = past.unread or "the history does not know it"
+        talk(f"fairgpu: job {job_id} is not in the queue ('squeue' shows the ids that are); {history}")
         sys.exit(EXIT_FAILED)
     if as_json:
         return
     print_line(f"Job {job_id} is not in Slurm's queue any more. The history says:")
     names = ("job_id", "agent", "source", "user", "account", "state", "submit_s", "start_s", "end_s", "site_factor")
-    print_table("", names, [[row[name] for name in names] for row in jobs])
-    _print_decisions(decisions)
+    print_table("", names, [[row[name] for name in names] for row in past.jobs])
+    _print_decisions(past.decisions)
 
 
-def _fetch_past(site: SiteFile | None, job_id: str) -> tuple[Rows, Rows]:
-    path = None if site is None else site.paths.state_dir / FILE_NAME
+def _fetch_past(site: SiteFile | None, job_id: str) -> _Past:
+    if site is None:
+        return _Past(unread="a snapshot has no history")
+    path = site.paths.state_dir / FILE_NAME
     try:
-        if path is None or not path.exists():
-            return [], []
+        if not _exists(path):
+            return _Past(unread="there is no history yet")
         with HistoryStore(path) as store:
             jobs = store.query("SELECT * FROM jobs WHERE job_id = ? ORDER BY submit_s", (job_id,))
             decisions = store.query(
                 "SELECT * FROM decisions WHERE job_id = ? ORDER BY at_s DESC LIMIT ?", (job_id, _N_DECISIONS)
             )
+    except PermissionError:
+        # The usual case of a researcher where the site keeps the history to itself: no reason to complain each time.
+        return _Past(unread="the history is not readable for this user")
     except (HistoryError, OSError) as err:
         talk(f"fairgpu: the history cannot be read: {err}")
-        return [], []
-    return jobs, decisions[::-1]
+        return _Past(unread="the history cannot be read")
+    return _Past(jobs=jobs, decisions=decisions[::-1])
+
+
+def _exists(path: Path) -> bool:
+    """Return whether the file is there; unlike ``Path.exists``, not seeing is an error on every Python."""
+    try:
+        path.stat()
+    except FileNotFoundError:
+        return False
+    return True
 
 
 def _print_explanation(told: JobExplanation, looked: Looked) -> None:
     job, submission = told.job, told.submission
     partitions = ",".join(job.partitions)
-    print_line(f"Job {job.job_id} of {job.user} (account {job.account}, partition {partitions}): {job.state.value}")
-    print_line(f"Slurm     {_waits(told)}")
+    tasks = f", {job.n_tasks} array tasks" if job.n_tasks > 1 else ""
+    print_line(
+        f"Job {job.job_id} of {job.user} (account {job.account}, partition {partitions}): {job.state.value}{tasks}"
+    )
+    print_line(_waits(told))
     if submission.agent is None:
         print_line(f"Agent     none, FairGPU leaves this job alone: {submission.reason}")
     else:
-        print_line(f"Agent     {submission.agent} (named by its {submission.source.value}; {submission.reason})")
-    if submission.verdict is Verdict.REJECT:
-        print_line(f"Refused   {submission.message}")
+        print_line(f"Agent     {submission.agent} (named by its {submission.source.value}: {submission.reason})")
+    if submission.message:
+        print_line(f"Tags      {submission.message}")
+    for note in _near_misses(told, looked.snapshot.site_policy.tag_source):
+        print_line(f"Tags      {note}")
     if told.weight is not None:
         _print_weight(told.weight)
     if told.place is not None:
-        _print_place(told.place, told, scale=looked.snapshot.site_policy.factor_scale)
+        _print_place(told.place, told, looked)
 
 
 def _waits(told: JobExplanation) -> str:
     if told.startability is None:
-        return told.waits_because
+        return "Waits     for nothing"
     counted = "" if told.startability is Startability.STARTABLE else "; not counted for its agent's share tags"
-    return f"{told.waits_because} (reason {told.job.reason or 'None'}){counted}"
+    return f"Waits     {told.job.reason or 'no reason given'}: {told.waits_because}{counted}"
+
+
+def _near_misses(told: JobExplanation, source: TagSource) -> list[str]:
+    """Return a note on each token that looks like a mistyped ``agent=``: to FairGPU it is free text."""
+    text = {TagSource.COMMENT: told.job.comment, TagSource.WCKEY: told.job.wckey}.get(source, "")
+    tokens = [token for token in re.split(r"[\s,;]+", text[:SCAN_LIMIT]) if "=" in token]
+    keys = {token: token.partition("=")[0] for token in tokens}
+    return [
+        f"{token[:MAX_VALUE_LENGTH]} is free text to FairGPU; did you mean agent=...? (keys are lower case)"
+        for token, key in keys.items()
+        if key != "agent" and len(key) <= _LONGEST_NEAR_KEY and get_close_matches(key.lower(), ("agent",), cutoff=0.75)
+    ]
 
 
 def _print_weight(weight: WeightArithmetic) -> None:
@@ -129,7 +177,7 @@ def _print_weight(weight: WeightArithmetic) -> None:
         print_line(f"          {describe_reading(reading)}")
 
 
-def _print_place(place: QueuePlace, told: JobExplanation, *, scale: int) -> None:
+def _print_place(place: QueuePlace, told: JobExplanation, looked: Looked) -> None:
     columns = ("tres", "agent holds", "+ queued before", "of capacity", "= share", "this job asks (per task)")
     rows = [
         (
@@ -150,12 +198,14 @@ def _print_place(place: QueuePlace, told: JobExplanation, *, scale: int) -> None
         largest = place.dominant_tres or "nothing held or queued"
         print_line(f"Tag       largest share {place.dominant_share} ({largest}) / weight {weight} = {exact(place.tag)}")
     if told.policy == "wdrf" and place.quantised_tag is not None:
-        tag = f"{float(place.quantised_tag):.4f}"
+        tag, scale = f"{float(place.quantised_tag):.4f}", looked.snapshot.site_policy.factor_scale
         print_line(f"Factor    {scale} / (1 + {tag}) = {place.site_factor} (rounded down, ties kept apart)")
     else:
         print_line(f"Factor    {place.site_factor} (policy {told.policy})")
     shown = "nothing (held or not yet eligible)" if place.shown_factor is None else place.shown_factor
-    print_line(f"          Slurm shows {shown}" + ("" if place.change is None else "; the next cycle writes it"))
+    is_off = looked.site is not None and is_off_now(looked.site)
+    fate = "" if place.change is None else f"; {describe_write(looked.snapshot.site_policy, is_off=is_off)}"
+    print_line(f"          Slurm shows {shown}{fate}")
     _print_queue(place, is_startable=told.startability is Startability.STARTABLE)
 
 

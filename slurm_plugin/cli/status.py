@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -9,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from policies.census import compute_state
+from policies.site_policy import Mode
 from policies.weights import AgentWeight, compute_weights
 from slurm_plugin.cli._fresh import look, snapshot_option
 from slurm_plugin.cli._numbers import amount, amounts, decimal, duration
@@ -24,6 +26,7 @@ if TYPE_CHECKING:
 
     from policies.fairness.sla_weight import IndicatorReading
     from policies.plan import AgentStanding
+    from policies.site_policy import SitePolicy
     from slurm_plugin.site import SiteFile
     from slurm_plugin.snapshot import Snapshot
 
@@ -61,6 +64,7 @@ def status_command(
     """Show who has what and who is owed what, from a fresh look at Slurm; it needs no running daemon.
 
     share/weight is what fairness makes equal among agents with waiting jobs: the smallest is served next.
+    'share' is the largest part of any TRES that the agent holds, 'of' names that TRES, 'sla' is the SLA factor.
 
     \b
     Examples:
@@ -93,11 +97,25 @@ def check_health(site: SiteFile, *, now_s: float) -> Health:
     else:
         hook = f"no answer: {ping.error}"
     return Health(
-        off_reason=off_reason(site),
+        off_reason=_off_reason(site),
         last_cycle_age_s=read_standings_age_s(site.paths.run_dir, now_s),
         rebalancer=rebalancer,
         hook=hook,
     )
+
+
+def describe_write(policy: SitePolicy, *, is_off: bool) -> str:
+    """Return what becomes of a site factor that should be written."""
+    if policy.mode is not Mode.ENFORCE:
+        return f"mode {policy.mode.value}, nothing is written"
+    return "nothing is written while FairGPU is off" if is_off else "the next cycle writes it"
+
+
+def _off_reason(site: SiteFile) -> str | None:
+    reason, directory = off_reason(site), site.paths.state_dir
+    if reason != "" or os.access(directory, os.X_OK):
+        return reason
+    return f"perhaps: this user may not look into {directory}" if directory.exists() else f"{directory} is missing"
 
 
 def _weights(snapshot: Snapshot) -> tuple[AgentWeight, ...]:
@@ -124,7 +142,9 @@ def _print_status(snapshot: Snapshot, health: Health | None) -> None:
         findings = [(finding.kind, finding.subject, finding.text) for finding in plan.findings]
         print_table("Findings", ("kind", "subject", "text"), findings)
     if plan.decisions:
-        print_line(f"{len(plan.decisions)} site factor(s) differ from the plan of this moment.")
+        is_off = health is not None and health.off_reason is not None
+        fate = describe_write(policy, is_off=is_off)
+        print_line(f"{len(plan.decisions)} site factor(s) differ from the plan of this moment ({fate}).")
 
 
 def _agent_row(
@@ -148,10 +168,12 @@ def _agent_row(
 
 
 def describe_reading(reading: IndicatorReading) -> str:
-    """Return an indicator against its target in words: ``queue_wait_s 90 of 60``."""
-    value = "?" if reading.value is None else f"{reading.value:g}"
+    """Return an indicator against its target in words: ``queue wait 1m30s of 1m00s``."""
+    name = reading.name.removesuffix("_s").removesuffix("_frac").replace("_", " ")
+    show = duration if reading.name.endswith("_s") else "{:g}".format
+    value = "?" if reading.value is None else show(reading.value)
     note = f" ({reading.note})" if reading.note else ""
-    return f"{reading.name} {value} of {reading.target:g}{note}"
+    return f"{name} {value} of {show(reading.target)}{note}"
 
 
 def _mode_line(snapshot: Snapshot, health: Health | None) -> str:

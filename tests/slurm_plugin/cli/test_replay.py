@@ -99,8 +99,8 @@ def test_demo_tells_starts_ends_and_the_fair_counts(tmp_path: Path) -> None:
     assert done.exit_code == 0
     rows = [line.split() for line in done.stdout.splitlines()]
     # risk runs 2 of its 3 startable jobs, rec runs 3 after five seconds; everything would fit at once.
-    assert ["0", "0/1", "(2)", "2/3", "(2)", "1:risk", "2:risk", "-"] in rows
-    assert ["5", "1/1", "(1)", "1/2", "(2)", "3:rec", "1:risk"] in rows
+    assert ["0", "0/1", "(2)", "2/3", "(2)", "2", "risk", "-"] in rows
+    assert ["5", "1/1", "(1)", "1/2", "(2)", "1", "rec", "1", "risk"] in rows
     assert "3 of 3 recorded plans came out the same" in done.stdout
 
 
