@@ -11,7 +11,7 @@ from policies.records import JobId
 from slurm_plugin.cli import explain
 from slurm_plugin.site.switch import turn_off
 from tests.slurm_plugin.cli.recorded import busy_slurm, record, run
-from tests.slurm_plugin.rebalancer.world import World, make_job, make_site
+from tests.slurm_plugin.rebalancer.world import START_S, World, make_job, make_site
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -114,6 +114,14 @@ def test_a_history_of_others_is_mentioned_only_where_it_is_needed(
     assert (waiting.exit_code, waiting.stderr) == (0, "")
     assert gone.exit_code == 1
     assert "the history is not readable for this user" in gone.stderr
+
+
+def test_the_daemons_sla_factor_is_used_without_its_snapshots(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    world = World(tmp_path, make_job(1))
+    memory = {"agent": "risk", "smoothed": 0.4, "factor": "3/2", "at_s": START_S}
+    (tmp_path / "standings.json").write_text(json.dumps({"at_s": START_S, "sla_memory": [memory]}))
+    monkeypatch.setattr("slurm_plugin.cli._fresh.make_client", lambda _: world.slurm)
+    assert "x SLA factor 3/2" in run("explain", "1", "--site", world.site.path).stdout
 
 
 def test_a_job_that_is_gone_is_found_in_the_history(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

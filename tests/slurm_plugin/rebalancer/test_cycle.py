@@ -14,6 +14,7 @@ from slurm_plugin.errors import SlurmUnavailable
 from slurm_plugin.rebalancer.daemon_state import Outcome
 from slurm_plugin.rebalancer.enact import EnactOutcome
 from slurm_plugin.rebalancer.snapshot_ring import KEEP, last_snapshot, snapshot_paths
+from slurm_plugin.rebalancer.standings import read_sla_memory
 from slurm_plugin.site.switch import turn_off, turn_on
 from tests.slurm_plugin.rebalancer.world import SCALE, START_S, World, make_job
 
@@ -175,6 +176,21 @@ def test_standings_say_where_the_next_job_starts(tmp_path: Path) -> None:
     assert body["agents"]["risk"] == {"weight": "3/5", "next": [8, 8192, 2]}
     assert (body["tres"], body["capacity"]) == (["cpu", "mem", "gres/gpu"], [128, 524_288, 16])
     assert (body["at_s"], body["scale"], body["mode"]) == (world.now_s, SCALE, "enforce")
+
+
+def test_standings_let_anybody_see_the_sla_memory_while_it_is_fresh(tmp_path: Path) -> None:
+    world = World(tmp_path, make_job(1))
+    kept = world.cycle().plan.sla_memory
+    assert kept
+    assert read_sla_memory(tmp_path, now_s=world.now_s + 60, max_age_s=60.0) == kept
+    assert read_sla_memory(tmp_path, now_s=world.now_s + 61, max_age_s=60.0) == ()
+
+
+@pytest.mark.parametrize("content", [b"", b"[]", b'{"at_s": 0, "sla_memory": [{"agent": "a", "factor": "1/0"}]}'])
+def test_damaged_standings_hold_no_sla_memory(tmp_path: Path, content: bytes) -> None:
+    assert read_sla_memory(tmp_path, now_s=0.0, max_age_s=60.0) == ()
+    (tmp_path / "standings.json").write_bytes(content)
+    assert read_sla_memory(tmp_path, now_s=0.0, max_age_s=60.0) == ()
 
 
 def test_the_last_cycles_are_kept_as_snapshots(tmp_path: Path) -> None:
