@@ -57,6 +57,9 @@ def print_report(facts: Facts, checks: tuple[Check, ...]) -> None:
     for check in checks:
         if check.status is not Status.OK and check.why != NO_ANSWER:
             _print_complaint(check)
+    if any("slurm.conf:" in check.fix for check in checks if check.status is not Status.OK):
+        print_line()
+        print_line("After a change of slurm.conf: scontrol reconfigure, or restart slurmctld where that is not enough.")
     counts = Counter(check.status.value for check in checks)
     talk(", ".join(f"{counts[status.value]} {status.value}" for status in Status))
 
