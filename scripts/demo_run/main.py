@@ -75,6 +75,7 @@ def _parse_args() -> argparse.Namespace:
 
 def _compete(cluster: DemoCluster, policy: str, *, seconds: int, record: Path | None = None) -> list[Sample]:
     """Let the agents submit and watch them; everything is stopped and cancelled at the end."""
+    since_s = time.time()
     site = cluster.start_daemons(policy)
     samples = [cluster.sample()]
     by_name = {agent.name: agent for agent in AGENTS}
@@ -89,7 +90,7 @@ def _compete(cluster: DemoCluster, policy: str, *, seconds: int, record: Path | 
             time.sleep(0.7)
             samples.append(cluster.sample())
             if record is not None:
-                _record(cluster, record)
+                _record(cluster, record, since_s=since_s)
     if policy == "wdrf":
         _explain_one(cluster, site)
     cluster.stop_daemons()
@@ -112,13 +113,13 @@ def _explain_one(cluster: DemoCluster, site: Path) -> None:
         console.out(cluster.run("fairgpu", "fairgpu", "explain", waiting[0], "--site", str(site)))
 
 
-def _record(cluster: DemoCluster, target: Path) -> None:
-    """Copy one of the rebalancer's snapshots every few seconds; it keeps only the last ones itself."""
+def _record(cluster: DemoCluster, target: Path, *, since_s: float) -> None:
+    """Copy one of this run's snapshots every few seconds; the rebalancer keeps only the last ones itself."""
     target.mkdir(parents=True, exist_ok=True)
     kept = sorted(path.stat().st_mtime for path in target.glob("*.json.gz"))
     for path in sorted((cluster.root / "var" / "fairgpu" / "snapshots").glob("*.json.gz")):
         modified_s = path.stat().st_mtime
-        if not kept or modified_s - kept[-1] >= _RECORD_EVERY_S:
+        if modified_s >= since_s and (not kept or modified_s - kept[-1] >= _RECORD_EVERY_S):
             shutil.copy2(path, target / path.name)
             kept.append(modified_s)
 
