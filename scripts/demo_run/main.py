@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 _FIRST_WAVE_S: Final = 32
 """When the flood that held the cluster at first has ended: its longest job, the start of the daemons, two cycles."""
 
+_TOLD_OPTIONS: Final = ("--comment", "--gpus", "--cpus-per-task", "--mem")
+
 _RECORD_EVERY_S: Final = 2.0
 
 console: Final = Console(highlight=False, width=None if sys.stdout.isatty() else 150, soft_wrap=not sys.stdout.isatty())
@@ -82,8 +84,12 @@ def _compete(cluster: DemoCluster, policy: str, *, seconds: int, record: Path | 
     for name in SUBMISSION_ORDER:
         agent = by_name[name]
         cluster.submit(agent, agent.n_jobs)
-        console.print(f"   {agent.user}: {agent.n_jobs} x sbatch {agent.sbatch_args[0]} ... ({agent.title})")
+        typed = " ".join(word for word in agent.sbatch_args if word.startswith(_TOLD_OPTIONS))
+        console.print(
+            f"   {agent.user}: {agent.n_jobs} x sbatch {typed}  (weight {float(agent.weight):g}, {agent.title})"
+        )
         samples.append(cluster.sample())
+    console.print(f"   watching for {seconds} s; the first jobs must end before shares can move")
     end = samples[0].at_s + seconds
     with console.status("watching the jobs start and end"):
         while time.monotonic() < end:
@@ -126,11 +132,12 @@ def _record(cluster: DemoCluster, target: Path, *, since_s: float) -> None:
 
 def _print_verdict(verdict: Verdict) -> None:
     table = Table(title=f"running jobs, mean of {verdict.n_samples} samples", title_justify="left")
-    for column in ("agent", "measured", "exact weighted DRF", "FIFO", "GPU-proportional"):
+    for column in ("agent", "measured", "exact weighted DRF*", "FIFO", "GPU-proportional"):
         table.add_column(column, justify="left" if column == "agent" else "right")
     for row in table_rows(verdict):
         table.add_row(*row)
     console.print(table)
+    console.print("   * of the GPUs in use; the others: of all GPUs")
     console.print(
         f"   within one job of exact weighted DRF: {'yes' if verdict.is_fair else 'no'}"
         f" (all agents at once in {verdict.within_frac:.0%} of the samples; {verdict.idle_frac:.0%} of the GPUs empty)"
@@ -164,7 +171,7 @@ def _conclude(fair: Verdict, control: Verdict, wall_s: float) -> int:
     console.print("\n[bold]4. Result[/bold]")
     for text, is_true in checks.items():
         console.print(f"   {'ok  ' if is_true else 'FAIL'} {text}")
-    console.print(f"   {wall_s:.0f} s")
+    console.print(f"   {wall_s:.0f} s. The recorded run again, without root and Slurm: .venv/bin/fairgpu demo")
     return 0 if all(checks.values()) else 1
 
 
