@@ -19,9 +19,10 @@ from slurm_plugin.hook.background import (
     write_stats,
 )
 from slurm_plugin.hook.directory import UserDirectory
+from slurm_plugin.hook.outcome import HookRules
 from slurm_plugin.hook.recorder import Recorder
 from slurm_plugin.hook.server import HookServer
-from slurm_plugin.hook.service import HookRules, HookService
+from slurm_plugin.hook.service import HookService
 from slurm_plugin.hook.socket_file import open_listener, resolve_peers
 from slurm_plugin.hook.standings import StandingsBook
 from slurm_plugin.hook.stats import HookStats
