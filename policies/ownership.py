@@ -98,7 +98,7 @@ class Owners:
         return np.array([compute(decision) for decision in self.decisions], dtype=dtype)[self.column.codes]
 
     def refusals(self) -> list[Finding]:
-        """One finding per refused tag: the job passed (no hook, or no mode enforce) and counts as its account's or foreign."""
+        """One finding per refused tag: the job passed (no hook, or no mode enforce) as its account's or as foreign."""
         return [
             _refusal(key[0], decision, n_jobs)
             for key, decision, n_jobs in zip(self.column.values, self.decisions, self.column.counts(), strict=True)
