@@ -29,9 +29,11 @@ if TYPE_CHECKING:
 def doctor_command(site_path: Path | None, as_json: bool, slurm_bin_dir: Path | None) -> None:
     """Check Slurm, this host and the site file against each other; change nothing.
 
+    Run it as root on the controller: only root and SlurmUser may ask the hook server.
+
     \b
     Examples:
-      sudo -u fairgpu fairgpu doctor
+      sudo fairgpu doctor
       fairgpu doctor --json | jq '.checks[] | select(.status == "fail")'
 
     Exit codes: 0 nothing fails, 1 a check fails, 2 the site file is wrong.
