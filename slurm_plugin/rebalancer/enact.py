@@ -19,6 +19,7 @@ from slurm_plugin.errors import FairGpuError, SlurmAuthError, SlurmError, StaleS
 from slurm_plugin.rebalancer.history import History
 from slurm_plugin.rebalancer.journal import former_factor
 from slurm_plugin.rebalancer.rate_limit import TokenBucket
+from slurm_plugin.rebalancer.reset import ResetReport, apply_restores, find_strays
 from slurm_plugin.rebalancer.store import TouchedJob
 
 if TYPE_CHECKING:
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
 
     from policies.plan import Plan
     from policies.records import Observation
+    from policies.site_policy import SitePolicy
 
 CHUNK: Final = 100
 """Updates per command: about 0.1 s between two looks at the kill switch."""
@@ -126,6 +128,27 @@ class Enactor:
             granted, self.bucket = self.bucket.take(len(ready), now_s=now_s)
             error = self._write(ready[:granted], batch)
         return EnactReport(enacted=tuple(map(batch.enacted, plan.decisions)), error=error)
+
+    def release(self, observation: Observation, policy: SitePolicy, *, now_s: float) -> ResetReport:
+        """Give waiting jobs that are no agent's any more their former factor back, under the same limits.
+
+        Raises
+        ------
+        SlurmUnavailable, SlurmAuthError
+            Slurm went away or refuses; what was done so far is noted.
+        """
+        min_age_s = min_job_age_s(observation.slurm_version)
+        ready = [
+            restore
+            for restore in find_strays(observation, policy, self.history)
+            if now_s - restore.job.submit_s >= min_age_s and restore.job.job_id not in self.refused
+        ]
+        if not ready or self.is_off() or self.is_stopping():
+            return ResetReport()
+        granted, self.bucket = self.bucket.take(len(ready), now_s=now_s)
+        report = apply_restores(ready[:granted], self.client, self.history, at_s=observation.at_s)
+        self.refused |= {job_id: now_s + REFUSED_PAUSE_S for job_id, _ in report.failed}
+        return report
 
     def _ready(self, decisions: Sequence[Decision], batch: _Batch, *, min_age_s: int) -> list[Decision]:
         self.refused = {job_id: until_s for job_id, until_s in self.refused.items() if until_s > batch.now_s}

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from slurm_plugin.rebalancer.cycle import CycleResult, Rebalancer
+    from slurm_plugin.rebalancer.reset import ResetReport
 
 _log = logging.getLogger(__name__)
 
@@ -42,6 +43,8 @@ class Reporter:
     def report(self, rebalancer: Rebalancer, result: CycleResult) -> None:
         """Tell everybody about one cycle."""
         log_decisions(result)
+        if result.released.n_touched:
+            log_restores("released", result.released)
         if not rebalancer.is_dry_run:
             self._write_files(rebalancer, result)
             self._write_history(rebalancer, result)
@@ -51,6 +54,7 @@ class Reporter:
         for outcome in EnactOutcome:
             if n_decisions := result.enacted.count(outcome):
                 metrics.count("fairgpu_decisions_total", n_decisions, outcome=outcome.value)
+        metrics.count("fairgpu_restored_jobs_total", len(result.released.restored))
         metrics.count("fairgpu_cycles_total", outcome=result.outcome.value)
         _log.info(cycle_line(result))
 
@@ -132,6 +136,14 @@ def log_decisions(result: CycleResult) -> None:
             text=one.text,
         )
         _log.log(level, line)
+
+
+def log_restores(event: str, report: ResetReport) -> None:
+    """Log one line for a reset or release, and one per job that Slurm refused to change."""
+    restored, gone, failed = len(report.restored), len(report.gone), len(report.failed)
+    _log.info(key_values(event=event, restored=restored, gone=gone, failed=failed))
+    for job_id, text in report.failed:
+        _log.error(key_values(event="restore_failed", job=job_id, text=text))
 
 
 def _write_counted(rebalancer: Rebalancer, file: str, write: Callable[[], None]) -> None:

@@ -1,4 +1,7 @@
-"""The kill switch's effect: every job that carries a site factor of ours gets its former one back."""
+"""Jobs get their former site factor back: all that carry one of ours when the kill switch is off, and strays.
+
+A stray is a job that was ours and is not any more: its user moved it to a partition or account of no agent.
+"""
 
 from __future__ import annotations
 
@@ -52,8 +55,8 @@ class ResetReport:
 def reset_factors(site: SiteFile, client: SlurmClient, *, history: History | None = None) -> ResetReport:
     """Give every job its former site factor back and return what was done. Doing it again changes nothing.
 
-    Pending jobs are known by the factor that ``sprio`` shows. Held, running and suspended ones show none:
-    for them the undo journal and the history say whether we set one.
+    Pending jobs of agents are known by the factor that ``sprio`` shows. Held, running and suspended ones show
+    none: for them, and for strays, the undo journal and the history say whether we set one.
 
     Parameters
     ----------
@@ -76,32 +79,55 @@ def reset_factors(site: SiteFile, client: SlurmClient, *, history: History | Non
         own.close()
 
 
-def _reset(site: SiteFile, client: SlurmClient, history: History) -> ResetReport:
-    seen = observe(client, site, GroupCache())
-    hidden = [job for job in seen.jobs if is_alive(job) and job.site_factor is None]
-    restores = compute_restores(
-        seen.jobs,
-        history.journal,
-        scale=site.policy.factor_scale,
-        is_managed=_managed_check(seen, site.policy),
-        hidden_factors=history.hidden_factors(hidden),
-    )
+def find_strays(seen: Observation, policy: SitePolicy, history: History) -> tuple[Restore, ...]:
+    """Return what to write so that no waiting job of no agent keeps a site factor of ours."""
+    waiting = [job for job in seen.jobs if job.state.is_pending and job.site_factor]
+    owners = Resolver.from_observation(seen, policy).decide_all(waiting)
+    is_stray = owners.spread(lambda decision: decision.agent is None, bool).tolist()
+    return _find_restores([job for job, stray in zip(waiting, is_stray, strict=True) if stray], policy, history)
+
+
+def apply_restores(restores: Sequence[Restore], client: SlurmClient, history: History, *, at_s: float) -> ResetReport:
+    """Write restores and note them in the journal.
+
+    Raises
+    ------
+    SlurmUnavailable, SlurmAuthError
+        As :func:`reset_factors`.
+    """
     answers: list[UpdateOutcome] = []
     for start in range(0, len(restores), CHUNK):
         chunk = restores[start : start + CHUNK]
         got = client.set_site_factors([(restore.job.job_id, restore.value) for restore in chunk])
-        _note_restored(history, chunk, got, at_s=seen.at_s)
+        _note_restored(history, chunk, got, at_s=at_s)
         answers.extend(got)
     return _report(restores, answers)
 
 
-def _managed_check(seen: Observation, policy: SitePolicy) -> Callable[[JobRecord], bool]:
-    resolver = Resolver.from_observation(seen, policy)
+def _reset(site: SiteFile, client: SlurmClient, history: History) -> ResetReport:
+    seen = observe(client, site, GroupCache())
+    resolver = Resolver.from_observation(seen, site.policy)
+    restores = _find_restores(
+        seen.jobs, site.policy, history, is_managed=lambda job: resolver.decide_one(job).agent is not None
+    )
+    return apply_restores(restores, client, history, at_s=seen.at_s)
 
-    def is_managed(job: JobRecord) -> bool:
-        return resolver.decide_one(job).agent is not None
 
-    return is_managed
+def _find_restores(
+    jobs: Sequence[JobRecord],
+    policy: SitePolicy,
+    history: History,
+    *,
+    is_managed: Callable[[JobRecord], bool] = lambda _: False,
+) -> tuple[Restore, ...]:
+    doubtful = [job for job in jobs if is_alive(job) and (job.site_factor is None or not is_managed(job))]
+    return compute_restores(
+        jobs,
+        history.journal,
+        scale=policy.factor_scale,
+        is_managed=is_managed,
+        known_factors=history.known_factors(doubtful),
+    )
 
 
 def _note_restored(

@@ -19,6 +19,11 @@ if TYPE_CHECKING:
     from slurm_plugin.site.load import SiteFile
 
 SWITCH_NAME: Final = "off"
+
+OffStamp = tuple[int, int]
+"""Time and inode of a switch file."""
+
+_UNSEEN: Final[OffStamp] = (0, 0)
 _MAX_REASON_BYTES: Final = 4_096
 _NO_SPACE: Final = frozenset({errno.ENOSPC, errno.EDQUOT})
 
@@ -33,13 +38,18 @@ def is_off(site: SiteFile) -> bool:
 
     A state directory that is missing (not mounted?) or cannot be looked into counts as off: the switch may be there.
     """
+    return off_stamp(site) is not None
+
+
+def off_stamp(site: SiteFile) -> OffStamp | None:
+    """Return what tells one ``fairgpu off`` from the next, ``None`` if FairGPU is on; see :func:`is_off`."""
     try:
-        os.lstat(switch_path(site))
+        found = os.lstat(switch_path(site))
     except FileNotFoundError:
-        return not site.paths.state_dir.is_dir()
+        return None if site.paths.state_dir.is_dir() else _UNSEEN
     except OSError:
-        return True
-    return True
+        return _UNSEEN
+    return found.st_mtime_ns, found.st_ino
 
 
 def off_reason(site: SiteFile) -> str | None:
