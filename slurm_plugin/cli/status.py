@@ -170,10 +170,14 @@ def _agent_row(
 def describe_reading(reading: IndicatorReading) -> str:
     """Return an indicator against its target in words: ``queue wait 1m30s of 1m00s``."""
     name = reading.name.removesuffix("_s").removesuffix("_frac").replace("_", " ")
-    show = duration if reading.name.endswith("_s") else "{:g}".format
+    show = _brief if reading.name.endswith("_s") else "{:g}".format
     value = "?" if reading.value is None else show(reading.value)
     note = f" ({reading.note})" if reading.note else ""
     return f"{name} {value} of {show(reading.target)}{note}"
+
+
+def _brief(seconds: float) -> str:
+    return f"{seconds * 1000:.3g}ms" if 0 < seconds < 1 else duration(seconds)
 
 
 def _mode_line(snapshot: Snapshot, health: Health | None) -> str:
