@@ -19,10 +19,9 @@ from slurm_plugin.cli._fresh import Looked, look, snapshot_option
 from slurm_plugin.cli._numbers import amount, exact
 from slurm_plugin.cli._options import EXIT_FAILED, json_option, site_option, slurm_bin_dir_option
 from slurm_plugin.cli._output import echo_json, print_line, print_table, talk
-from slurm_plugin.cli.status import describe_reading, describe_write
+from slurm_plugin.cli.status import describe_reading, describe_write, is_surely_off
 from slurm_plugin.rebalancer.history import FILE_NAME
 from slurm_plugin.rebalancer.store import HistoryError, HistoryStore
-from slurm_plugin.site.switch import is_off as is_off_now
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -203,7 +202,7 @@ def _print_place(place: QueuePlace, told: JobExplanation, looked: Looked) -> Non
     else:
         print_line(f"Factor    {place.site_factor} (policy {told.policy})")
     shown = "nothing (held or not yet eligible)" if place.shown_factor is None else place.shown_factor
-    is_off = looked.site is not None and is_off_now(looked.site)
+    is_off = looked.site is not None and is_surely_off(looked.site)
     fate = "" if place.change is None else f"; {describe_write(looked.snapshot.site_policy, is_off=is_off)}"
     print_line(f"          Slurm shows {shown}{fate}")
     _print_queue(place, is_startable=told.startability is Startability.STARTABLE)

@@ -111,11 +111,18 @@ def describe_write(policy: SitePolicy, *, is_off: bool) -> str:
     return "nothing is written while FairGPU is off" if is_off else "the next cycle writes it"
 
 
+def is_surely_off(site: SiteFile) -> bool:
+    """Return whether the kill switch is seen; a state directory out of sight (a login node) proves nothing here."""
+    return os.access(site.paths.state_dir, os.X_OK) and off_reason(site) is not None
+
+
 def _off_reason(site: SiteFile) -> str | None:
     reason, directory = off_reason(site), site.paths.state_dir
     if reason != "" or os.access(directory, os.X_OK):
         return reason
-    return f"perhaps: this user may not look into {directory}" if directory.exists() else f"{directory} is missing"
+    if directory.exists():
+        return f"perhaps: this user may not look into {directory}"
+    return f"perhaps: {directory} is missing on this host"
 
 
 def _weights(snapshot: Snapshot) -> tuple[AgentWeight, ...]:
