@@ -169,15 +169,14 @@ def _near_misses(told: JobExplanation, source: TagSource) -> list[str]:
 
 
 def _print_weight(weight: WeightArithmetic) -> None:
-    print_line(
-        f"Weight    base {exact(weight.base_weight)} x SLA factor {exact(weight.sla_factor)} = {exact(weight.weight)}"
-    )
+    print_line(f"Weight    {weight.base_weight} (base) x {weight.sla_factor} (SLA factor) = {exact(weight.weight)}")
     for reading in weight.readings:
         print_line(f"          {describe_reading(reading)}")
 
 
 def _print_place(place: QueuePlace, told: JobExplanation, looked: Looked) -> None:
-    columns = ("tres", "agent holds", "+ queued before", "of capacity", "= share", "this job asks (per task)")
+    asks = "task asks" if told.job.n_tasks > 1 else "job asks"
+    columns = ("tres", "agent has", "+ queued", "of capacity", "= share", asks)
     rows = [
         (
             axis.tres,

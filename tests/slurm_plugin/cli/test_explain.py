@@ -26,7 +26,7 @@ def _explain(tmp_path: Path, job: str, *options: str) -> str:
 def test_every_number_of_the_factor_is_shown(tmp_path: Path) -> None:
     text = _explain(tmp_path, "4")
     # 2 of 16 GPUs held, nothing queued before it: 1/8 over 3/5 is 5/24, rounded down to 0.2083.
-    assert "Weight    base 3/5 = 0.6000 x SLA factor 1 = 3/5 = 0.6000" in text
+    assert "Weight    3/5 (base) x 1 (SLA factor) = 3/5 = 0.6000" in text
     assert "Tag       largest share 1/8 (gres/gpu) / weight 3/5 = 5/24 = 0.2083" in text
     assert "Factor    40000 / (1 + 0.2083) = 33104" in text
     assert "Slurm shows 40000; the next cycle writes it" in text
@@ -121,7 +121,7 @@ def test_the_daemons_sla_factor_is_used_without_its_snapshots(tmp_path: Path, mo
     memory = {"agent": "risk", "smoothed": 0.4, "factor": "3/2", "at_s": START_S}
     (tmp_path / "standings.json").write_text(json.dumps({"at_s": START_S, "sla_memory": [memory]}))
     monkeypatch.setattr("slurm_plugin.cli._fresh.make_client", lambda _: world.slurm)
-    assert "x SLA factor 3/2" in run("explain", "1", "--site", world.site.path).stdout
+    assert "x 3/2 (SLA factor)" in run("explain", "1", "--site", world.site.path).stdout
 
 
 def test_a_job_that_is_gone_is_found_in_the_history(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
