@@ -1,4 +1,4 @@
-"""Speed of the core: ``python benchmarks/bench_core.py [--json]``.
+"""Speed of the core: ``python benchmarks/bench_core.py [--runs N]``; ``benchmarks/run.py`` records it.
 
 Each line is the median of k runs, and its ratio to a reference calculation timed in the same run (sorting 10,000
 floats), because absolute times mean little on a busy machine.
@@ -8,9 +8,6 @@ from __future__ import annotations
 
 import argparse
 import gc
-import json
-import os
-import platform
 import random
 import statistics
 import time
@@ -108,6 +105,12 @@ def _job(number: int, rng: random.Random, shapes: list[Tres], *, is_running: boo
     )
 
 
+def with_own_comments(observation: Observation) -> Observation:
+    """The same jobs, but no two comments are alike."""
+    jobs = tuple(replace(job, comment=f"{job.comment} model=bert@{job.job_id}") for job in observation.jobs)
+    return replace(observation, jobs=jobs)
+
+
 def settle(observation: Observation, site: SitePolicy) -> Observation:
     """The observation after the plan was enacted: the steady state."""
     new = {decision.job_id: decision.new for decision in decide(observation, site, now=NOW).decisions}
@@ -130,6 +133,7 @@ def measure(runs: int) -> list[Row]:
     """Every line of the table."""
     site, fresh = make_site(), make_observation()
     steady = settle(fresh, site)
+    own_steady = settle(with_own_comments(fresh), site)
     assert not decide(steady, site, now=NOW).decisions
     rng = np.random.default_rng(3)
     floats = rng.random(10_000).tolist()
@@ -148,6 +152,7 @@ def measure(runs: int) -> list[Row]:
 
     calls: list[tuple[str, Callable[[], object], float | None]] = [
         ("decide, steady state (0 updates)", lambda: decide(steady, site, now=NOW), 50.0),
+        ("decide, steady state, every comment different", lambda: decide(own_steady, site, now=NOW), 50.0),
         (f"decide, first factors ({N_PENDING} updates)", lambda: decide(fresh, site, now=NOW), None),
         ("compute_state, part of both", lambda: compute_state(steady, site), None),
         ("weighted DRF, 1,000 agents x 4 TRES", drf, 1.0),
@@ -161,22 +166,19 @@ def measure(runs: int) -> list[Row]:
     return rows
 
 
+def sizes() -> str:
+    """What was measured, in words."""
+    gpus = N_NODES * GPUS_PER_NODE
+    return f"{gpus:,} GPUs, {N_AGENTS} agents, {N_PENDING:,} pending jobs; seeds 1 (site), 2 (jobs), 3 (arrays)"
+
+
 def main() -> None:
-    """Print the table, or JSON."""
+    """Print the table."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--json", action="store_true")
     parser.add_argument("--runs", type=int, default=15)
     options = parser.parse_args()
-    rows = measure(options.runs)
-    machine = f"{platform.machine()}, {os.cpu_count()} CPUs, Python {platform.python_version()}, numpy {np.__version__}"
-    sizes = f"{N_NODES * GPUS_PER_NODE} GPUs, {N_AGENTS} agents, {N_PENDING} pending jobs"
-    if options.json:
-        lines = [{name: getattr(row, name) for name in row.__slots__} for row in rows]
-        print(json.dumps({"machine": machine, "sizes": sizes, "rows": lines}, indent=1))
-        return
-    print(f"{machine}\n{sizes}\n")
-    print(f"{'':50} {'median ms':>10} {'target ms':>10} {'x reference':>12}")
-    for row in rows:
+    print(f"{sizes()}\n\n{'':50} {'median ms':>10} {'target ms':>10} {'x reference':>12}")
+    for row in measure(options.runs):
         target = "" if row.target_ms is None else f"{row.target_ms:g}"
         print(f"{row.name:50} {row.median_ms:10.3f} {target:>10} {row.ratio:12.2f}")
     print(f"\nmedian of {options.runs} runs; reference in the same run")
