@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
     from slurm_plugin.site.load import SiteFile
 
-SWITCH_INTERVAL_S: Final = 0.0002
+SWITCH_INTERVAL_S: Final = 0.00002
 """How long a background thread may keep the interpreter while an answer is due (Python's default is 5 ms)."""
 
 HISTORY_NAME: Final = "history.db"
