@@ -16,7 +16,7 @@ from cluster import REPO, DemoCluster, Sample
 from picture import draw_timeline
 from rich.console import Console
 from rich.table import Table
-from verdict import Verdict, differs, judge, table_rows
+from verdict import Verdict, differs, expected_fifo, judge, table_rows
 from workload import AGENTS, GPUS_PER_NODE, NODES, SUBMISSION_ORDER
 
 if TYPE_CHECKING:
@@ -89,6 +89,8 @@ def _compete(cluster: DemoCluster, policy: str, *, seconds: int, record: Path | 
             f"   {agent.user}: {agent.n_jobs} x sbatch {typed}  (weight {float(agent.weight):g}, {agent.title})"
         )
         samples.append(cluster.sample())
+        if name == SUBMISSION_ORDER[0]:
+            samples.extend(_until_flooded(cluster, name))
     console.print(f"   watching for {seconds} s; the first jobs must end before shares can move")
     end = samples[0].at_s + seconds
     with console.status("watching the jobs start and end"):
@@ -101,6 +103,16 @@ def _compete(cluster: DemoCluster, policy: str, *, seconds: int, record: Path | 
         _explain_one(cluster, site)
     cluster.stop_daemons()
     cluster.clear()
+    return samples
+
+
+def _until_flooded(cluster: DemoCluster, name: str) -> list[Sample]:
+    """Watch until the first agent's jobs hold all that FIFO gives them, so that the others find the cluster full."""
+    samples = [cluster.sample()]
+    deadline = time.monotonic() + 10
+    while len(samples[-1].running.get(name, ())) < expected_fifo()[name] and time.monotonic() < deadline:
+        time.sleep(0.3)
+        samples.append(cluster.sample())
     return samples
 
 
