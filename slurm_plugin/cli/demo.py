@@ -12,7 +12,6 @@ import click
 
 from slurm_plugin.cli._options import EXIT_FAILED, json_option
 from slurm_plugin.cli._output import echo_json, print_line, print_table
-from slurm_plugin.errors import FairGpuError
 from slurm_plugin.rebalancer.run_story import Moment, tell_run
 from slurm_plugin.snapshot import load_run
 
@@ -40,9 +39,7 @@ def demo_command(run: Path | None, as_json: bool) -> None:
     Exit codes: 0 all plans are the same, 1 one differs.
     """
     folder = run or RECORDED_RUN
-    snapshots = load_run(folder) if folder.is_dir() else ()
-    if not snapshots:
-        raise FairGpuError(f"{folder} holds no recorded run (*.json or *.json.gz)")
+    snapshots = load_run(folder)
     began = time.perf_counter()
     moments = tell_run(snapshots)
     took_s = time.perf_counter() - began

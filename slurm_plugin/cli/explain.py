@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from policies.errors import PolicyError
+from policies.errors import UnknownJobError
 from policies.explanation import JobExplanation, QueuePlace, WeightArithmetic, explain_job
 from policies.site_policy import TagSource
 from policies.startability import Startability
@@ -63,7 +63,7 @@ def explain_command(
         explanation = explain_job(
             snapshot.observation, snapshot.site_policy, snapshot.sla_memory, job_id, now=snapshot.now_s
         )
-    except PolicyError:
+    except UnknownJobError:
         _tell_past(job_id, past, as_json=as_json)
         return
     if as_json:

@@ -114,4 +114,4 @@ def test_demo_fails_when_a_plan_differs(tmp_path: Path) -> None:
 
 def test_demo_without_a_run_says_so(tmp_path: Path) -> None:
     done = run("demo", tmp_path)
-    assert "holds no recorded run" in str(done.exception)
+    assert "no snapshot (*.json or *.json.gz) in this folder" in str(done.exception)
