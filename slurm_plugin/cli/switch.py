@@ -111,7 +111,7 @@ def on_command(site_path: Path | None, as_json: bool) -> None:
     """
     site = _load(site_path)
     was_off = turn_on(site)
-    holder = lease_holder(site.paths.state_dir)
+    holder = _find_holder(site)
     if as_json:
         pid = holder.pid if holder is not None else None
         echo_json({"is_off": is_off(site), "was_off": was_off, "rebalancer_pid": pid})
@@ -132,9 +132,16 @@ def _who() -> str:
     return os.environ.get("SUDO_USER") or getpass.getuser()
 
 
+def _find_holder(site: SiteFile) -> LeaseHolder | None:
+    try:
+        return lease_holder(site.paths.state_dir)
+    except PermissionError:  # neither root nor the rebalancer's user; its last cycle tells whether it lives
+        return LeaseHolder(pid=0, started_s=0.0)
+
+
 def _live_rebalancer(site: SiteFile) -> LeaseHolder | None:
     """Return the rebalancer that runs cycles; one that holds the lease but stands still counts as none."""
-    holder = lease_holder(site.paths.state_dir)
+    holder = _find_holder(site)
     if holder is None:
         return None
     now_s = time.time()
