@@ -53,6 +53,7 @@ class FakeSlurm:
         self._jobs: dict[JobId, JobRecord] = {}
         self._nodes: dict[NodeName, NodeRecord] = {}
         self._faults = _Faults()
+        self._pinned: set[JobId] = set()
         self._late: list[tuple[JobId, int]] = []
         self._written: list[tuple[JobId, int]] = []
         self.config: dict[str, str] = {"ClusterName": cluster, "SLURM_VERSION": release, **_DEFAULT_CONFIG}
@@ -158,6 +159,10 @@ class FakeSlurm:
         """Refuse each update of one job with this message."""
         self._faults.rejected[job_id] = text
 
+    def pin_priority(self, job_id: JobId, *, is_pinned: bool = True) -> None:
+        """Show site factor 0 whatever is stored, as ``sprio`` does while ``scontrol update priority=`` holds."""
+        (self._pinned.add if is_pinned else self._pinned.discard)(job_id)
+
     def deny_updates(self, *, is_denied: bool = True) -> None:
         """Treat the caller as no operator."""
         self._faults.is_denied = is_denied
@@ -237,5 +242,5 @@ class FakeSlurm:
     def _shown(self, job: JobRecord) -> JobRecord:
         is_eligible = job.eligible_s is not None and job.eligible_s <= self._now_s
         if job.state.is_pending and job.priority > 0 and is_eligible:
-            return job
+            return replace(job, site_factor=0) if job.job_id in self._pinned else job
         return replace(job, site_factor=None)

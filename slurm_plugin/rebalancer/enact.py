@@ -40,7 +40,12 @@ MIN_JOB_AGE_S: Final = 5
 
 _SLEEPS_BEFORE: Final = (24, 11)
 REFUSED_PAUSE_S: Final = 60.0
-"""A job whose update Slurm refused is left alone for so long."""
+"""A job whose update Slurm refused, or whose updates change nothing, is left alone for so long."""
+
+MAX_IDLE_WRITES: Final = 3
+"""Updates in a row that Slurm accepted without showing another factor: the job's priority is pinned, most likely."""
+
+_NO_EFFECT: Final = "no effect so far (priority pinned by an administrator?), left alone for a minute"
 
 
 class EnactOutcome(StrEnum):
@@ -100,6 +105,8 @@ class Enactor:
         Asked before every chunk.
     refused : dict of JobId to float
         When a job may be tried again, seconds since the epoch.
+    idle : dict of JobId to (int or None, int)
+        Jobs that we wrote: the factor that Slurm showed before, and how many writes in a row found it so.
     """
 
     client: SlurmClient
@@ -108,6 +115,7 @@ class Enactor:
     is_off: Callable[[], bool]
     is_stopping: Callable[[], bool] = lambda: False
     refused: dict[JobId, float] = field(default_factory=dict)
+    idle: dict[JobId, tuple[int | None, int]] = field(default_factory=dict)
 
     def enact(self, plan: Plan, observation: Observation, *, rules: EnactRules, now_s: float) -> EnactReport:
         """Write what the plan says; return what became of each decision.
@@ -152,13 +160,16 @@ class Enactor:
 
     def _ready(self, decisions: Sequence[Decision], batch: _Batch, *, min_age_s: int) -> list[Decision]:
         self.refused = {job_id: until_s for job_id, until_s in self.refused.items() if until_s > batch.now_s}
+        undecided = self.idle.keys() - {decision.job_id for decision in decisions}
+        for job_id in undecided:  # it shows what we want, or it is gone
+            del self.idle[job_id]
         ready = []
         for decision in decisions:
             job = batch.jobs.get(decision.job_id)
             if job is None:
                 batch.note([decision], EnactOutcome.GONE, "not in the observation")
             elif decision.job_id in self.refused:
-                batch.note([decision], EnactOutcome.PAUSED, "Slurm refused its last update")
+                batch.note([decision], EnactOutcome.PAUSED, "its last update was refused or had no effect")
             elif batch.now_s - job.submit_s < min_age_s:
                 batch.note([decision], EnactOutcome.YOUNG, f"younger than {min_age_s} s")
             else:
@@ -197,6 +208,17 @@ class Enactor:
             batch.outcomes[answer.job_id] = (_OUTCOME_OF[answer.status], answer.text)
             if answer.status is UpdateStatus.REJECTED:
                 self.refused[answer.job_id] = batch.now_s + REFUSED_PAUSE_S
+        for decision in chunk:
+            if batch.outcomes[decision.job_id][0] is EnactOutcome.WRITTEN:
+                self._watch_effect(decision, batch)
+
+    def _watch_effect(self, decision: Decision, batch: _Batch) -> None:
+        shown, n_writes = self.idle.get(decision.job_id, (None, 0))
+        n_writes = n_writes + 1 if shown == decision.old else 1
+        self.idle[decision.job_id] = (decision.old, n_writes)
+        if n_writes >= MAX_IDLE_WRITES:
+            self.refused[decision.job_id] = batch.now_s + REFUSED_PAUSE_S
+            batch.note([decision], EnactOutcome.WRITTEN, _NO_EFFECT)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

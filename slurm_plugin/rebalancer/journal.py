@@ -84,7 +84,7 @@ def compute_restores(
         else:
             is_ours = _is_shown_ours(job.site_factor, entry, scale)
         former = entry.former if entry is not None else 0
-        if is_ours and job.site_factor != former:
+        if is_ours and (job.site_factor != former or _is_masked(job, entry)):
             restores.append(Restore(job=job, value=former))
     return tuple(restores)
 
@@ -102,7 +102,13 @@ def _is_foreign(shown: int, entry: TouchedJob, scale: int) -> bool:
 
 
 def _is_shown_ours(shown: int, entry: TouchedJob, scale: int) -> bool:
-    return 1 <= shown <= scale or shown == entry.last_written != entry.former
+    is_undone = entry.last_written == entry.former
+    return 1 <= shown <= scale or (not is_undone and shown in {0, entry.last_written})
+
+
+def _is_masked(job: JobRecord, entry: TouchedJob | None) -> bool:
+    """Whether 0 may hide what we wrote: Slurm shows 0 while a priority is pinned and ours again afterwards."""
+    return job.site_factor == 0 and entry is not None and entry.last_written != entry.former
 
 
 def _is_hidden_ours(entry: TouchedJob | None, known: int | None, scale: int) -> bool:

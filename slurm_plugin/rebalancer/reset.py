@@ -81,7 +81,14 @@ def reset_factors(site: SiteFile, client: SlurmClient, *, history: History | Non
 
 def find_strays(seen: Observation, policy: SitePolicy, history: History) -> tuple[Restore, ...]:
     """Return what to write so that no waiting job of no agent keeps a site factor of ours."""
-    waiting = [job for job in seen.jobs if job.state.is_pending and job.site_factor]
+    # With a pinned priority 0 is shown, whatever was written.
+    waiting = [
+        job
+        for job in seen.jobs
+        if job.state.is_pending
+        and job.site_factor is not None
+        and (job.site_factor or find_entry(job, history.journal))
+    ]
     owners = Resolver.from_observation(seen, policy).decide_all(waiting)
     is_stray = owners.spread(lambda decision: decision.agent is None, bool).tolist()
     return _find_restores([job for job, stray in zip(waiting, is_stray, strict=True) if stray], policy, history)

@@ -105,6 +105,26 @@ def test_a_refused_job_is_left_alone_for_a_minute(tmp_path: Path) -> None:
     assert _outcomes(world.cycle(60.0)) == [EnactOutcome.REJECTED]
 
 
+def test_a_job_whose_pinned_priority_hides_every_write_is_not_written_each_cycle(tmp_path: Path) -> None:
+    world = World(tmp_path, make_job(1), make_job(2))
+    world.slurm.pin_priority(JobId("1"))
+    outcomes = [[one.outcome for one in world.cycle().enacted.enacted] for _ in range(4)]
+    written, paused = EnactOutcome.WRITTEN, EnactOutcome.PAUSED
+    assert outcomes == [[written, written], [written], [written], [paused]]
+    assert _outcomes(world.cycle(60.0)) == [written]
+    assert _outcomes(world.cycle()) == [paused]
+    world.slurm.pin_priority(JobId("1"), is_pinned=False)
+    assert world.cycle().enacted.enacted == ()
+
+
+def test_a_pinned_job_says_so_in_its_decisions_text(tmp_path: Path) -> None:
+    world = World(tmp_path, make_job(1))
+    world.slurm.pin_priority(JobId("1"))
+    texts = [world.cycle().enacted.enacted[0].text for _ in range(3)]
+    assert texts[:2] == ["", ""]
+    assert "priority pinned" in texts[2]
+
+
 def test_a_lost_answer_is_repaired_by_the_next_cycle(tmp_path: Path) -> None:
     world = World(tmp_path, make_job(1))
     world.slurm.lose_updates(1)

@@ -161,6 +161,22 @@ def test_a_job_that_left_before_any_cycle_saw_it_is_known_from_the_hooks_record(
     assert world.factor(1) == 0
 
 
+@pytest.mark.parametrize("moves", [False, True], ids=["off", "stray"])
+def test_what_a_pinned_priority_hides_is_taken_back_too(tmp_path: Path, *, moves: bool) -> None:
+    world = World(tmp_path, make_job(1))
+    world.cycle()
+    world.slurm.pin_priority(JobId("1"))
+    if moves:
+        world.slurm.add_job(make_job(1, site_factor=SCALE, account=AccountName("nobody")))
+        assert world.cycle().released.n_touched == 1
+        assert world.cycle().released.n_touched == 0
+    else:
+        assert _reset(world).n_touched == 1
+        assert _reset(world).n_touched == 0
+    world.slurm.pin_priority(JobId("1"), is_pinned=False)
+    assert world.factor(1) == 0
+
+
 def test_a_stray_is_given_back_what_it_had_and_by_off_too(tmp_path: Path) -> None:
     world = World(tmp_path, make_job(1, site_factor=-7))
     world.cycle()
