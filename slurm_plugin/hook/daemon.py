@@ -70,6 +70,8 @@ def _serve(site: SiteFile, listening: socket.socket, peers: frozenset[int]) -> N
     identities = IdentityRefresher(users, lambda: groups_of_interest(watcher.site))
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: server.stop())
+    # "Read your site file again": it is watched anyway, and the default action would end the server.
+    signal.signal(signal.SIGHUP, signal.SIG_IGN)
     # Known before the first answer, as far as the name service answers in time.
     identities.look()
     watcher.look()

@@ -18,6 +18,7 @@ from slurm_plugin.client import SlurmClient, UpdateStatus
 from slurm_plugin.errors import FairGpuError, SlurmAuthError, SlurmError, StaleStateError
 from slurm_plugin.rebalancer.history import History
 from slurm_plugin.rebalancer.journal import former_factor
+from slurm_plugin.rebalancer.pauses import Pauses
 from slurm_plugin.rebalancer.rate_limit import TokenBucket
 from slurm_plugin.rebalancer.reset import ResetReport, apply_restores, find_strays
 from slurm_plugin.rebalancer.store import TouchedJob
@@ -39,12 +40,6 @@ MIN_JOB_AGE_S: Final = 5
 """Below Slurm 24.11 an update of a job that slurmdbd does not know yet sleeps a second or more in slurmctld."""
 
 _SLEEPS_BEFORE: Final = (24, 11)
-REFUSED_PAUSE_S: Final = 60.0
-"""A job whose update Slurm refused, or whose updates change nothing, is left alone for so long."""
-
-MAX_IDLE_WRITES: Final = 3
-"""Updates in a row that Slurm accepted without showing another factor: the job's priority is pinned, most likely."""
-
 _NO_EFFECT: Final = "no effect so far (priority pinned by an administrator?), left alone for a minute"
 
 
@@ -103,10 +98,8 @@ class Enactor:
     ----------
     is_off, is_stopping : callable
         Asked before every chunk.
-    refused : dict of JobId to float
-        When a job may be tried again, seconds since the epoch.
-    idle : dict of JobId to (int or None, int)
-        Jobs that we wrote: the factor that Slurm showed before, and how many writes in a row found it so.
+    pauses : Pauses
+        Jobs that are left alone for a while.
     """
 
     client: SlurmClient
@@ -114,8 +107,7 @@ class Enactor:
     bucket: TokenBucket
     is_off: Callable[[], bool]
     is_stopping: Callable[[], bool] = lambda: False
-    refused: dict[JobId, float] = field(default_factory=dict)
-    idle: dict[JobId, tuple[int | None, int]] = field(default_factory=dict)
+    pauses: Pauses = field(default_factory=Pauses)
 
     def enact(self, plan: Plan, observation: Observation, *, rules: EnactRules, now_s: float) -> EnactReport:
         """Write what the plan says; return what became of each decision.
@@ -149,26 +141,24 @@ class Enactor:
         ready = [
             restore
             for restore in find_strays(observation, policy, self.history)
-            if now_s - restore.job.submit_s >= min_age_s and restore.job.job_id not in self.refused
+            if now_s - restore.job.submit_s >= min_age_s and restore.job.job_id not in self.pauses
         ]
         if not ready or self.is_off() or self.is_stopping():
             return ResetReport()
         granted, self.bucket = self.bucket.take(len(ready), now_s=now_s)
         report = apply_restores(ready[:granted], self.client, self.history, at_s=observation.at_s)
-        self.refused |= {job_id: now_s + REFUSED_PAUSE_S for job_id, _ in report.failed}
+        for job_id, _ in report.failed:
+            self.pauses.note_refused(job_id, now_s=now_s)
         return report
 
     def _ready(self, decisions: Sequence[Decision], batch: _Batch, *, min_age_s: int) -> list[Decision]:
-        self.refused = {job_id: until_s for job_id, until_s in self.refused.items() if until_s > batch.now_s}
-        undecided = self.idle.keys() - {decision.job_id for decision in decisions}
-        for job_id in undecided:  # it shows what we want, or it is gone
-            del self.idle[job_id]
+        self.pauses.refresh({decision.job_id for decision in decisions}, batch.jobs, now_s=batch.now_s)
         ready = []
         for decision in decisions:
             job = batch.jobs.get(decision.job_id)
             if job is None:
                 batch.note([decision], EnactOutcome.GONE, "not in the observation")
-            elif decision.job_id in self.refused:
+            elif decision.job_id in self.pauses:
                 batch.note([decision], EnactOutcome.PAUSED, "its last update was refused or had no effect")
             elif batch.now_s - job.submit_s < min_age_s:
                 batch.note([decision], EnactOutcome.YOUNG, f"younger than {min_age_s} s")
@@ -207,18 +197,12 @@ class Enactor:
         for answer in self.client.set_site_factors(changes) if changes else ():
             batch.outcomes[answer.job_id] = (_OUTCOME_OF[answer.status], answer.text)
             if answer.status is UpdateStatus.REJECTED:
-                self.refused[answer.job_id] = batch.now_s + REFUSED_PAUSE_S
+                self.pauses.note_refused(answer.job_id, now_s=batch.now_s)
         for decision in chunk:
-            if batch.outcomes[decision.job_id][0] is EnactOutcome.WRITTEN:
-                self._watch_effect(decision, batch)
-
-    def _watch_effect(self, decision: Decision, batch: _Batch) -> None:
-        shown, n_writes = self.idle.get(decision.job_id, (None, 0))
-        n_writes = n_writes + 1 if shown == decision.old else 1
-        self.idle[decision.job_id] = (decision.old, n_writes)
-        if n_writes >= MAX_IDLE_WRITES:
-            self.refused[decision.job_id] = batch.now_s + REFUSED_PAUSE_S
-            batch.note([decision], EnactOutcome.WRITTEN, _NO_EFFECT)
+            is_written = batch.outcomes[decision.job_id][0] is EnactOutcome.WRITTEN
+            job = batch.jobs[decision.job_id]
+            if is_written and self.pauses.note_written(job, decision.old, now_s=batch.now_s):
+                batch.note([decision], EnactOutcome.WRITTEN, _NO_EFFECT)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

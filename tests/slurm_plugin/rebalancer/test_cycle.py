@@ -117,6 +117,18 @@ def test_a_job_whose_pinned_priority_hides_every_write_is_not_written_each_cycle
     assert world.cycle().enacted.enacted == ()
 
 
+def test_a_job_whose_priority_is_no_longer_pinned_is_ranked_at_once(tmp_path: Path) -> None:
+    world = World(tmp_path, make_job(1, priority=77_777))
+    world.slurm.lose_updates(99)
+    for _ in range(4):
+        world.cycle()
+    world.slurm.lose_updates(0)
+    assert _outcomes(world.cycle()) == [EnactOutcome.PAUSED]
+    world.slurm.add_job(make_job(1, priority=710))
+    assert _outcomes(world.cycle()) == [EnactOutcome.WRITTEN]
+    assert world.factor(1) == SCALE
+
+
 def test_a_pinned_job_says_so_in_its_decisions_text(tmp_path: Path) -> None:
     world = World(tmp_path, make_job(1))
     world.slurm.pin_priority(JobId("1"))
