@@ -155,7 +155,7 @@ def explain_job(
     Parameters
     ----------
     job_id : str
-        An id as users write it; a task of an unsplit array finds its array, the id of a het job its first component.
+        An id as users write it; a task (``12_3``) or the tasks (``12_[0-9]``) of an unsplit array find it, the id of a het job its first component.
 
     Raises
     ------
@@ -193,7 +193,8 @@ def find_job(observation: Observation, job_id: str) -> JobRecord:
         if candidate in by_id:
             return by_id[candidate]
     array, _, task = job_id.partition("_")
-    if array in by_id and by_id[array].array_job_id and task.isdecimal():
+    is_task = task.isdecimal() or (task.startswith("[") and task.endswith("]"))
+    if array in by_id and by_id[array].array_job_id and is_task:
         return by_id[array]
     raise UnknownJobError(f"job {job_id} is not in this observation; squeue shows the ids that are")
 
