@@ -155,7 +155,8 @@ def explain_job(
     Parameters
     ----------
     job_id : str
-        An id as users write it; a task (``12_3``) or the tasks (``12_[0-9]``) of an unsplit array find it, the id of a het job its first component.
+        An id as users write it; a task (``12_3``) or the tasks (``12_[0-9]``) of an unsplit array find it, the id of a
+        het job finds its first component.
 
     Raises
     ------

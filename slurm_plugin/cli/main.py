@@ -79,12 +79,20 @@ def _run() -> None:
         sys.stdout.flush()  # what fails here can still be told; the interpreter's own last try cannot
 
 
+def _open_missing_streams() -> None:
+    """Give a closed stdout or stderr somewhere to write: talk would otherwise go to the other one."""
+    for name in ("stdout", "stderr"):
+        if getattr(sys, name) is None:
+            setattr(sys, name, open(os.devnull, "w", encoding="utf-8"))  # noqa: PTH123, SIM115 - for the process's life
+
+
 def _discard_output() -> None:
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def main() -> None:
     """Run the command line and turn our errors into a message and an exit code."""
+    _open_missing_streams()
     try:
         _run()
     except click.ClickException as err:

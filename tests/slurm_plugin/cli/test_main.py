@@ -37,6 +37,15 @@ def test_a_full_device_is_an_error_in_one_line(tmp_path: Path) -> None:
         assert (done.returncode, done.stderr) == (1, "fairgpu: [Errno 28] No space left on device\n")
 
 
+def test_closed_streams_hurt_nobody_and_never_mix(tmp_path: Path) -> None:
+    path = record(tmp_path)
+    done = shell(f"{FAIRGPU} status --snapshot {path} >&-")
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+    done = shell(f"{FAIRGPU} explain 999 --json --snapshot {path} 2>&-")
+    assert done.returncode == 1
+    json.loads(done.stdout)
+
+
 def test_a_policy_that_does_not_exist_is_an_error_in_one_line(tmp_path: Path) -> None:
     body = json.loads(snapshot_bytes(make_snapshot(tmp_path)))
     body["snapshot"]["site_policy"]["policy"] = "astrology"
