@@ -114,10 +114,7 @@ def _pending_jobs(
     waiting = [job for job in observation.jobs if job.state is JobState.PENDING or job.state.is_pending]
     owners = resolver.decide_all(waiting)
     owner_of = _agent_indices(owners, agents, waiting, resolver.site)
-    by_deadline = {agent.name for agent in agents if agent.order is JobOrder.DEADLINE}
-    deadlines = owners.spread(
-        lambda decision: (decision.tags.deadline_s or INF) if decision.agent in by_deadline else INF, np.float64
-    )
+    deadlines = _deadlines(owners, owner_of, agents)
     is_ours = owner_of != FOREIGN
     if not is_ours.all():
         waiting = [job for job, keep in zip(waiting, is_ours.tolist(), strict=True) if keep]
@@ -125,6 +122,13 @@ def _pending_jobs(
     eligibility = judge_jobs(waiting, axes, observation)
     columns = _columns(waiting, axes, owner_of, deadlines, eligibility.codes)
     return waiting, columns, [*owners.refusals(), *eligibility.findings]
+
+
+def _deadlines(owners: Owners, owner_of: Ints, agents: Agents) -> NDArray[np.float64]:
+    asked = np.array([tags.deadline_s or INF for tags in owners.tags], dtype=np.float64)
+    # One more for FOREIGN, which is the last.
+    is_by_deadline = np.array([*(agent.order is JobOrder.DEADLINE for agent in agents), False])
+    return np.where(is_by_deadline[owner_of], asked, INF)
 
 
 def _columns(

@@ -4,6 +4,7 @@
 
     PolicyError             the core was asked for something it cannot decide
     ├── InfeasibleError     no solution exists for this input
+    ├── UnknownJobError     the observation has no such job
     └── UnknownPolicyError  no scheduling policy is registered under that name
 """
 
@@ -14,6 +15,10 @@ class PolicyError(Exception):
 
 class InfeasibleError(PolicyError):
     """No solution exists for this input; the message names the object and the constraint."""
+
+
+class UnknownJobError(PolicyError):
+    """The observation has no job of that id; the message names it."""
 
 
 class UnknownPolicyError(PolicyError):

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 from policies.axes import Axes
 from policies.census import compute_state
 from policies.eligibility import describe_unplaceable
-from policies.errors import PolicyError
+from policies.errors import UnknownJobError
 from policies.factor_plan import PolicyParams, Ranking, make_decision, needs_write, rank_bands, rank_jobs
 from policies.fairness.share import dominant_axis
 from policies.fairness.site_factor import quantise_tag
@@ -161,11 +161,12 @@ def explain_job(  # noqa: PLR0913 - the five inputs of decide, and the job
     Parameters
     ----------
     job_id : str
-        An id as users write it; a task of an unsplit array finds its array, the id of a het job its first component.
+        An id as users write it; a task (``12_3``) or the tasks (``12_[0-9]``) of an unsplit array find it, the id of a
+        het job finds its first component.
 
     Raises
     ------
-    PolicyError
+    UnknownJobError
         The observation has no such job.
     """
     job = find_job(observation, job_id)
@@ -194,14 +195,18 @@ def find_job(observation: Observation, job_id: str) -> JobRecord:
 
     Raises
     ------
-    PolicyError
+    UnknownJobError
         There is none.
     """
     by_id = {str(job.job_id): job for job in observation.jobs}
-    for candidate in (job_id, job_id.partition("_")[0], f"{job_id}+0"):
+    for candidate in (job_id, f"{job_id}+0"):
         if candidate in by_id:
             return by_id[candidate]
-    raise PolicyError(f"job {job_id} is not in this observation; squeue shows the ids that are")
+    array, _, task = job_id.partition("_")
+    is_task = task.isdecimal() or (task.startswith("[") and task.endswith("]"))
+    if array in by_id and by_id[array].array_job_id and is_task:
+        return by_id[array]
+    raise UnknownJobError(f"job {job_id} is not in this observation; squeue shows the ids that are")
 
 
 def _explain_wait(state: ClusterState, job: JobRecord) -> tuple[Startability | None, str]:

@@ -1,4 +1,4 @@
-"""Whose job each record is: the submission decision, taken once per distinct (user, account, partitions, text)."""
+"""Whose job each record is: the submission decision, taken once per distinct user, account, partitions and claim."""
 
 from __future__ import annotations
 
@@ -18,8 +18,9 @@ from policies.submission.decision import (
     SubmissionDecision,
     SubmissionRequest,
     Verdict,
-    decide_with_directory,
+    decide_with_tags,
 )
+from policies.submission.tags import NO_TAGS, Tags, parse_tags
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -28,14 +29,11 @@ if TYPE_CHECKING:
 
     from policies.records import AccountName, JobRecord, Observation, PartitionName
 
-    OwnerKey = tuple[str, AccountName, tuple[PartitionName, ...], str]
+    OwnerKey = tuple[str, AccountName, tuple[PartitionName, ...], str | None, bool, tuple[str, ...]]
 
-_KEY_OF: Final = {
-    TagSource.COMMENT: attrgetter("user", "account", "partitions", "comment"),
-    TagSource.WCKEY: attrgetter("user", "account", "partitions", "wckey"),
-    TagSource.ACCOUNT: attrgetter("user", "account", "partitions", "reservation"),
-}
-"""With tag source ``account`` no text is read; the last part of the key is then unused."""
+_SUBMITTER: Final = attrgetter("user", "account", "partitions")
+_TEXT_OF: Final = {TagSource.COMMENT: attrgetter("comment"), TagSource.WCKEY: attrgetter("wckey")}
+"""With tag source ``account`` no text is read."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,37 +52,53 @@ class Resolver:
 
     def decide_one(self, job: JobRecord) -> SubmissionDecision:
         """The decision about one job."""
-        return self._decide(_KEY_OF[self.site.tag_source](job))
+        tags = self._read_tags(job)
+        return decide_with_tags(self._request(*_SUBMITTER(job)), tags, self.directory)
 
     def decide_all(self, jobs: Sequence[JobRecord]) -> Owners:
         """The decisions about many jobs."""
-        column = Interned(map(_KEY_OF[self.site.tag_source], jobs))
-        return Owners(column=column, decisions=tuple(map(self._decide, column.values)))
+        tags = tuple(map(self._read_tags, jobs))
+        column = Interned((*_SUBMITTER(job), *its.claim) for job, its in zip(jobs, tags, strict=True))
+        return Owners(column=column, decisions=tuple(map(self._decide, column.values)), tags=tags)
+
+    def _read_tags(self, job: JobRecord) -> Tags:
+        text_of = _TEXT_OF.get(self.site.tag_source)
+        return NO_TAGS if text_of is None else parse_tags(text_of(job))
 
     def _decide(self, key: OwnerKey) -> SubmissionDecision:
-        user, account, partitions, text = key
-        request = SubmissionRequest(
-            identity=Identity(user=user, groups=self.groups.get(user)),
-            account=account,
-            partitions=partitions,
-            text="" if self.site.tag_source is TagSource.ACCOUNT else text,
-        )
-        return decide_with_directory(request, self.directory)
+        user, account, partitions, agent, is_agent_unclear, problems = key
+        claim = Tags(agent=agent, is_agent_unclear=is_agent_unclear, problems=problems)
+        return decide_with_tags(self._request(user, account, partitions), claim, self.directory)
+
+    def _request(self, user: str, account: AccountName, partitions: tuple[PartitionName, ...]) -> SubmissionRequest:
+        identity = Identity(user=user, groups=self.groups.get(user))
+        return SubmissionRequest(identity=identity, account=account, partitions=partitions, text="")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Owners:
-    """Decisions about a column of jobs: one per distinct key of ``column``."""
+    """Decisions about a column of jobs.
+
+    Attributes
+    ----------
+    column : Interned
+        Keys and each job's code.
+    decisions : tuple of SubmissionDecision
+        One per distinct key; their tags hold the claim only.
+    tags : tuple of Tags
+        One per job, whole.
+    """
 
     column: Interned[OwnerKey]
     decisions: tuple[SubmissionDecision, ...]
+    tags: tuple[Tags, ...]
 
     def spread(self, compute: Callable[[SubmissionDecision], float], dtype: Any) -> NDArray[Any]:  # noqa: ANN401 - numpy's own type for dtypes
         """``compute`` of each job's decision, called once per distinct decision."""
         return np.array([compute(decision) for decision in self.decisions], dtype=dtype)[self.column.codes]
 
     def refusals(self) -> list[Finding]:
-        """One finding per refused tag: the job bypassed the hook and counts as its account's agent, or as foreign."""
+        """One finding per refused tag: the job passed (no hook, or no mode enforce) as its account's or as foreign."""
         return [
             _refusal(key[0], decision, n_jobs)
             for key, decision, n_jobs in zip(self.column.values, self.decisions, self.column.counts(), strict=True)
@@ -97,5 +111,5 @@ def _refusal(user: str, decision: SubmissionDecision, n_jobs: int) -> Finding:
     return Finding(
         kind="refused_tag",
         subject=f"user {user}",
-        text=f"{n_jobs} pending job(s) bypassed the submit hook and are {counted}: {decision.reason}",
+        text=f"{n_jobs} pending job(s) not refused at submission, {counted}: {decision.reason}",
     )

@@ -60,7 +60,7 @@ _CYCLE: Final = (
     MetricSpec(
         name="fairgpu_restored_jobs_total",
         kind="counter",
-        text="Jobs that got their former site factor back after the kill switch.",
+        text="Jobs that got their former site factor back: the kill switch is off, or they left the agents.",
     ),
     MetricSpec(
         name="fairgpu_history_errors_total",

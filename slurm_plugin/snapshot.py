@@ -2,8 +2,8 @@
 
 A snapshot is canonical JSON (sorted keys, no blanks, ASCII), optionally gzipped. Fractions are ``"p/q"``,
 every field is written, a missing one takes its default, unknown fields are errors. Files come from strangers (a bug
-report is a snapshot): nothing in them is executed, sizes are bounded and every value is checked against the type of
-its field.
+report is a snapshot): nothing in them is executed, sizes are bounded, every value is checked against the type of its
+field, and what belongs together must fit (``snapshot_checks``).
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from policies.plan import BandMemory, Plan, SlaMemory
 from policies.records import Observation
 from policies.site_policy import SitePolicy
 from slurm_plugin.errors import FairGpuError
+from slurm_plugin.snapshot_checks import find_problem
 from slurm_plugin.typed_json import Json, TypedJsonError, from_jsonable, to_jsonable
 
 FORMAT: Final = "fairgpu-snapshot"
@@ -76,7 +77,7 @@ def parse_snapshot(raw: bytes) -> Snapshot:
     Raises
     ------
     SnapshotError
-        If it is no snapshot, of another version, too large, or a field does not fit its type.
+        If it is no snapshot, of another version, too large, a field does not fit its type, or fields contradict.
     """
     if len(raw) > MAX_BYTES:
         raise SnapshotError(f"larger than {MAX_BYTES} bytes")
@@ -86,9 +87,12 @@ def parse_snapshot(raw: bytes) -> Snapshot:
     if body.get("version") not in _READABLE:
         raise SnapshotError(f"snapshot version {body.get('version')!r} is not {VERSION}: use the FairGPU that wrote it")
     try:
-        return from_jsonable(Snapshot, body.get("snapshot"), "snapshot")
+        snapshot = from_jsonable(Snapshot, body.get("snapshot"), "snapshot")
     except TypedJsonError as err:
         raise SnapshotError(str(err)) from err
+    if problem := find_problem(snapshot.observation, snapshot.site_policy, snapshot.plan):
+        raise SnapshotError(f"snapshot.{problem}")
+    return snapshot
 
 
 def write_snapshot(path: Path, snapshot: Snapshot) -> None:
@@ -128,8 +132,19 @@ def read_snapshot(path: Path) -> Snapshot:
 
 
 def load_run(directory: Path) -> tuple[Snapshot, ...]:
-    """Return a recorded run (``*.json`` and ``*.json.gz`` in a folder), ordered by time, then by name."""
-    paths = sorted(path for path in directory.iterdir() if path.name.endswith((".json", ".json.gz")))
+    """Return a recorded run (``*.json`` and ``*.json.gz`` in a folder), ordered by time, then by name.
+
+    Raises
+    ------
+    SnapshotError
+        The folder cannot be read or holds no snapshot, or as :func:`read_snapshot`.
+    """
+    try:
+        paths = sorted(path for path in directory.iterdir() if path.name.endswith((".json", ".json.gz")))
+    except OSError as err:
+        raise SnapshotError(f"{directory}: {err.strerror or err}") from err
+    if not paths:
+        raise SnapshotError(f"{directory}: no snapshot (*.json or *.json.gz) in this folder")
     return tuple(sorted((read_snapshot(path) for path in paths), key=lambda snapshot: snapshot.now_s))
 
 

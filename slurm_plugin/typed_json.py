@@ -24,6 +24,8 @@ _FRACTION: Final = re.compile(r"-?[0-9]{1,1000}/[0-9]{1,1000}")
 _KIND: Final = "kind"
 """Names the class of an object whose field has a union type; a file of an earlier release lacks it and means the
 first member."""
+_LARGEST: Final = 2**63 - 1
+"""Largest number in a field: a 64-bit integer, which every amount, time and factor of Slurm fits into."""
 
 Json = Any
 """A value at the JSON border; checked against a field's type before anything else sees it."""
@@ -185,10 +187,19 @@ def _scalar_decoder(kind: type[Any]) -> Decode:
 
     def decode(value: Json, where: str) -> object:
         if not isinstance(value, accepted) or (isinstance(value, bool) and kind is not bool):
-            raise TypedJsonError(f"{where}: expected {kind.__name__}, got {value!r:.80}")
+            raise TypedJsonError(f"{where}: expected {kind.__name__}, got {_shown(value)}")
+        if isinstance(value, int | float) and not -_LARGEST <= value <= _LARGEST:
+            raise TypedJsonError(f"{where}: {_shown(value)} is out of range")
         return value
 
     return decode
+
+
+def _shown(value: Json) -> str:
+    # Python refuses to print an integer of some thousand digits.
+    if isinstance(value, int) and abs(value) > _LARGEST:
+        return f"an integer of {value.bit_length()} bits"
+    return f"{value!r:.80}"
 
 
 def _plain(kind: Any) -> Any:  # noqa: ANN401 - a type expression

@@ -176,21 +176,28 @@ def decide_submission(request: SubmissionRequest, policy: SitePolicy) -> Submiss
 
 
 def decide_with_directory(request: SubmissionRequest, directory: AgentDirectory) -> SubmissionDecision:
-    """Whose job this is.
+    """Whose job this is; the tags are read from the request's text."""
+    return decide_with_tags(request, parse_tags(request.text), directory)
+
+
+def decide_with_tags(request: SubmissionRequest, tags: Tags, directory: AgentDirectory) -> SubmissionDecision:
+    """Whose job this is, given the tags in its text.
 
     Notes
     -----
+    Of the tags only :attr:`Tags.claim` counts: jobs with the same claim, identity, account and partitions are
+    decided alike, whatever else their texts say.
+
     In this order: a partition that is not managed leaves the job alone; with the default partition unknown
     the job is managed if its account is an agent's. An unclear or unknown agent name is a rejection. A tag
-    counts XX Without a usable tag the account decides; an account of no agent leaves the job alone.
+    counts if the user may use it. Without a tag the account decides; an account of no agent leaves the job alone.
     """
     home = directory.by_account.get(request.account.lower())
     if request.partitions:
         if not directory.is_managed(request.partitions):
-            return _unmanaged("a partition is not managed", parse_tags(request.text))
+            return _unmanaged("a partition is not managed", tags)
     elif home is None:
-        return _unmanaged("default partition unknown, account of no agent", parse_tags(request.text))
-    tags = parse_tags(request.text)
+        return _unmanaged("default partition unknown, account of no agent", tags)
     if tags.is_agent_unclear:
         problem = next(line for line in tags.problems if line.startswith("agent:"))
         return _reject(request, directory, tags, f"Unusable tag agent= ({problem[7:]}).")

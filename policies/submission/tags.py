@@ -18,6 +18,9 @@ SCAN_LIMIT: Final = 16_384
 MAX_VALUE_LENGTH: Final = 64
 """Longest value of a tag, characters."""
 
+REMEMBERED: Final = 32_768
+"""Short texts whose tags are remembered: more than the jobs of a large queue, at most about 20 MiB."""
+
 _SHORT: Final = 256
 _KEYS: Final = "agent|stage|model|precision|sla|deadline|checkpoint|needs"
 _TOKEN: Final = re.compile(rf"(?<![^\s,;])({_KEYS})=([^\s,;]*)", re.ASCII)
@@ -59,6 +62,11 @@ class Tags:
     needs: tuple[str, ...] = ()
     is_agent_unclear: bool = False
     problems: tuple[str, ...] = ()
+
+    @property
+    def claim(self) -> tuple[str | None, bool, tuple[str, ...]]:
+        """All that the submission decision reads: ``agent``, ``is_agent_unclear``, ``problems``."""
+        return self.agent, self.is_agent_unclear, self.problems
 
 
 NO_TAGS: Final = Tags()
@@ -118,7 +126,7 @@ def _parse(text: str) -> Tags:
     )
 
 
-_parse_short = lru_cache(maxsize=2048)(_parse)
+_parse_short = lru_cache(maxsize=REMEMBERED)(_parse)
 
 
 def _head_of(text: str, problems: list[str]) -> str:

@@ -16,7 +16,7 @@ from cluster import REPO, DemoCluster, Sample
 from picture import draw_timeline
 from rich.console import Console
 from rich.table import Table
-from verdict import Verdict, differs, judge, table_rows
+from verdict import Verdict, differs, expected_fifo, judge, table_rows
 from workload import AGENTS, GPUS_PER_NODE, NODES, SUBMISSION_ORDER
 
 if TYPE_CHECKING:
@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 
 _FIRST_WAVE_S: Final = 32
 """When the flood that held the cluster at first has ended: its longest job, the start of the daemons, two cycles."""
+
+_TOLD_OPTIONS: Final = ("--comment", "--gpus", "--cpus-per-task", "--mem")
 
 _RECORD_EVERY_S: Final = 2.0
 
@@ -75,25 +77,42 @@ def _parse_args() -> argparse.Namespace:
 
 def _compete(cluster: DemoCluster, policy: str, *, seconds: int, record: Path | None = None) -> list[Sample]:
     """Let the agents submit and watch them; everything is stopped and cancelled at the end."""
+    since_s = time.time()
     site = cluster.start_daemons(policy)
     samples = [cluster.sample()]
     by_name = {agent.name: agent for agent in AGENTS}
     for name in SUBMISSION_ORDER:
         agent = by_name[name]
         cluster.submit(agent, agent.n_jobs)
-        console.print(f"   {agent.user}: {agent.n_jobs} x sbatch {agent.sbatch_args[0]} ... ({agent.title})")
+        typed = " ".join(word for word in agent.sbatch_args if word.startswith(_TOLD_OPTIONS))
+        console.print(
+            f"   {agent.user}: {agent.n_jobs} x sbatch {typed}  (weight {float(agent.weight):g}, {agent.title})"
+        )
         samples.append(cluster.sample())
+        if name == SUBMISSION_ORDER[0]:
+            samples.extend(_until_flooded(cluster, name))
+    console.print(f"   watching for {seconds} s; the first jobs must end before shares can move")
     end = samples[0].at_s + seconds
     with console.status("watching the jobs start and end"):
         while time.monotonic() < end:
             time.sleep(0.7)
             samples.append(cluster.sample())
             if record is not None:
-                _record(cluster, record)
+                _record(cluster, record, since_s=since_s)
     if policy == "wdrf":
         _explain_one(cluster, site)
     cluster.stop_daemons()
     cluster.clear()
+    return samples
+
+
+def _until_flooded(cluster: DemoCluster, name: str) -> list[Sample]:
+    """Watch until the first agent's jobs hold all that FIFO gives them, so that the others find the cluster full."""
+    samples = [cluster.sample()]
+    deadline = time.monotonic() + 10
+    while len(samples[-1].running.get(name, ())) < expected_fifo()[name] and time.monotonic() < deadline:
+        time.sleep(0.3)
+        samples.append(cluster.sample())
     return samples
 
 
@@ -112,24 +131,25 @@ def _explain_one(cluster: DemoCluster, site: Path) -> None:
         console.out(cluster.run("fairgpu", "fairgpu", "explain", waiting[0], "--site", str(site)))
 
 
-def _record(cluster: DemoCluster, target: Path) -> None:
-    """Copy one of the rebalancer's snapshots every few seconds; it keeps only the last ones itself."""
+def _record(cluster: DemoCluster, target: Path, *, since_s: float) -> None:
+    """Copy one of this run's snapshots every few seconds; the rebalancer keeps only the last ones itself."""
     target.mkdir(parents=True, exist_ok=True)
     kept = sorted(path.stat().st_mtime for path in target.glob("*.json.gz"))
     for path in sorted((cluster.root / "var" / "fairgpu" / "snapshots").glob("*.json.gz")):
         modified_s = path.stat().st_mtime
-        if not kept or modified_s - kept[-1] >= _RECORD_EVERY_S:
+        if modified_s >= since_s and (not kept or modified_s - kept[-1] >= _RECORD_EVERY_S):
             shutil.copy2(path, target / path.name)
             kept.append(modified_s)
 
 
 def _print_verdict(verdict: Verdict) -> None:
     table = Table(title=f"running jobs, mean of {verdict.n_samples} samples", title_justify="left")
-    for column in ("agent", "measured", "exact weighted DRF", "FIFO", "GPU-proportional"):
+    for column in ("agent", "measured", "exact weighted DRF*", "FIFO", "GPU-proportional"):
         table.add_column(column, justify="left" if column == "agent" else "right")
     for row in table_rows(verdict):
         table.add_row(*row)
     console.print(table)
+    console.print("   * of the GPUs in use; the others: of all GPUs")
     console.print(
         f"   within one job of exact weighted DRF: {'yes' if verdict.is_fair else 'no'}"
         f" (all agents at once in {verdict.within_frac:.0%} of the samples; {verdict.idle_frac:.0%} of the GPUs empty)"
@@ -163,7 +183,7 @@ def _conclude(fair: Verdict, control: Verdict, wall_s: float) -> int:
     console.print("\n[bold]4. Result[/bold]")
     for text, is_true in checks.items():
         console.print(f"   {'ok  ' if is_true else 'FAIL'} {text}")
-    console.print(f"   {wall_s:.0f} s")
+    console.print(f"   {wall_s:.0f} s. The recorded run again, without root and Slurm: .venv/bin/fairgpu demo")
     return 0 if all(checks.values()) else 1
 
 

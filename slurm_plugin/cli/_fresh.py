@@ -12,8 +12,9 @@ import click
 from policies.cycle import decide
 from slurm_plugin.client import CliSettings, CliSlurm, ProcessRunner
 from slurm_plugin.rebalancer.cycle import make_cycle_id
-from slurm_plugin.rebalancer.daemon import Memory, recent_memory
+from slurm_plugin.rebalancer.daemon import MEMORY_MAX_AGE_S, Memory, recent_memory
 from slurm_plugin.rebalancer.observe import GroupCache, observe
+from slurm_plugin.rebalancer.standings import read_sla_memory
 from slurm_plugin.site import SiteFile, load_site
 from slurm_plugin.snapshot import Snapshot, read_snapshot
 
@@ -61,9 +62,7 @@ def look(site_path: Path | None, slurm_bin_dir: Path | None, snapshot_path: Path
 def fresh_snapshot(site: SiteFile, client: SlurmClient) -> Snapshot:
     """Observe and decide once; memory goes on from the daemon's last cycle where it may be read."""
     seen = observe(client, site, GroupCache())
-    memory = Memory()
-    with contextlib.suppress(OSError):
-        memory = recent_memory(site, now_s=seen.at_s)
+    memory = _daemons_memory(site, now_s=seen.at_s)
     return Snapshot(
         cycle_id=make_cycle_id(seen.at_s),
         now_s=seen.at_s,
@@ -73,3 +72,13 @@ def fresh_snapshot(site: SiteFile, client: SlurmClient) -> Snapshot:
         band_memory=memory.bands,
         plan=decide(seen, site.policy, memory.sla, memory.bands, now=seen.at_s),
     )
+
+
+def _daemons_memory(site: SiteFile, *, now_s: float) -> Memory:
+    """Return the memory of the daemon's last cycle: its snapshots are its own, its standings anybody's to read."""
+    memory = Memory()
+    with contextlib.suppress(OSError):
+        memory = recent_memory(site, now_s=now_s)
+    if memory.sla:
+        return memory
+    return memory._replace(sla=read_sla_memory(site.paths.run_dir, now_s=now_s, max_age_s=MEMORY_MAX_AGE_S))

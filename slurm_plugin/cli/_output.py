@@ -14,19 +14,26 @@ from collections.abc import Mapping
 from enum import Enum
 from fractions import Fraction
 from pathlib import PurePath
-from typing import IO, TYPE_CHECKING, Any, Final
+from typing import IO, TYPE_CHECKING, Any, Final, Literal
 
 from pydantic import BaseModel
 from rich import box
+from rich.cells import cell_len
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
 _PIPE_WIDTH: Final = 100_000
 """Columns where stdout is no terminal: nothing is folded or cut, whoever reads it does that."""
+
+_GAP: Final = 3
+"""Blanks between two columns."""
+
+_MIN_FOLDED: Final = 24
+"""Columns of the screen that a last column of long text needs beside others."""
 
 _UNSAFE: Final = frozenset({"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"})
 """Unicode categories of controls, overrides, surrogates, private and unassigned characters, line breaks."""
@@ -55,6 +62,8 @@ def print_table(
 ) -> None:
     """Print one table; a column of numbers is aligned to the right, colour appears on a terminal only.
 
+    On a terminal that is too narrow the columns go on in a further table below, the first column repeated.
+
     Parameters
     ----------
     title : str
@@ -65,20 +74,44 @@ def print_table(
         Cells; ``None`` is shown as ``-``, everything is escaped. Order is the caller's.
     """
     shown = [[_cell(value) for value in row] for row in rows]
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False)
-    for index, heading in enumerate(columns):
-        is_numeric = bool(shown) and all(_is_number(row[index]) for row in shown)
-        folds = index == len(columns) - 1
-        table.add_column(Text(heading), justify="right" if is_numeric else "left", no_wrap=not folds, overflow="fold")
-    for row in shown:
-        table.add_row(*(Text(cell) for cell in row))
     console = make_console(file)
     with console.capture() as captured:
         if title:
             console.print(Text(title, style="bold"))
-        console.print(table)
+        for group in _fit_columns(columns, shown, console.width):
+            console.print(_make_table(columns, shown, group))
     text = "\n".join(line.rstrip() for line in captured.get().splitlines())
     print(text, file=file or sys.stdout)
+
+
+def _fit_columns(columns: Sequence[str], rows: Sequence[Sequence[str]], width: int) -> Iterator[tuple[int, ...]]:
+    """Split columns (by number) into groups that fit beside each other; each group begins with the first column.
+
+    A column that is wider than the screen is folded; nothing is ever cut.
+    """
+    needs = [max(cell_len(text) for text in (name, *cells)) for name, *cells in zip(columns, *rows, strict=True)]
+    group, used = [0], needs[0]
+    for index, need in enumerate(needs[1:], start=1):
+        # A last column of long text folds into what is left, if that is not too little.
+        asked = min(need, _MIN_FOLDED) if index == len(needs) - 1 else need
+        if used + _GAP + asked > width and len(group) > 1:
+            yield tuple(group)
+            group, used = [0], needs[0]
+        group.append(index)
+        used += _GAP + need
+    yield tuple(group)
+
+
+def _make_table(columns: Sequence[str], rows: Sequence[Sequence[str]], group: Sequence[int]) -> Table:
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False)
+    for index in group:
+        is_numeric = bool(rows) and all(_is_number(row[index]) for row in rows)
+        folds = index == group[-1]
+        justify: Literal["left", "right"] = "right" if is_numeric else "left"
+        table.add_column(Text(columns[index]), justify=justify, no_wrap=not folds, overflow="fold")
+    for row in rows:
+        table.add_row(*(Text(row[index]) for index in group))
+    return table
 
 
 def _cell(value: object) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
+from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -11,7 +12,6 @@ import click
 
 from slurm_plugin.cli._options import EXIT_FAILED, json_option
 from slurm_plugin.cli._output import echo_json, print_line, print_table
-from slurm_plugin.errors import FairGpuError
 from slurm_plugin.rebalancer.run_story import Moment, tell_run
 from slurm_plugin.snapshot import load_run
 
@@ -21,8 +21,6 @@ if TYPE_CHECKING:
 RECORDED_RUN: Final = Path(__file__).parents[1] / "demo_run"
 """Snapshots of a run of ``scripts/demo``, shipped in the package."""
 
-_SHOWN_JOBS: Final = 6
-
 
 @click.command("demo")
 @click.argument("run", required=False, type=click.Path(path_type=Path, file_okay=False), metavar="[FOLDER]")
@@ -31,7 +29,7 @@ def demo_command(run: Path | None, as_json: bool) -> None:
     """Replay a recorded run of agents that compete on a real Slurm: what started when, shares against exact DRF.
 
     Each cycle is decided again from what it read then, and the plan must be the same, byte for byte. FOLDER is
-    another run, for example one that 'scripts/demo --record FOLDER' wrote.
+    another run, for example one that 'scripts/demo --record FOLDER' wrote. --json also names the jobs.
 
     \b
     Examples:
@@ -41,9 +39,7 @@ def demo_command(run: Path | None, as_json: bool) -> None:
     Exit codes: 0 all plans are the same, 1 one differs.
     """
     folder = run or RECORDED_RUN
-    snapshots = load_run(folder) if folder.is_dir() else ()
-    if not snapshots:
-        raise FairGpuError(f"{folder} holds no recorded run (*.json or *.json.gz)")
+    snapshots = load_run(folder)
     began = time.perf_counter()
     moments = tell_run(snapshots)
     took_s = time.perf_counter() - began
@@ -59,7 +55,7 @@ def demo_command(run: Path | None, as_json: bool) -> None:
 
 def _print_story(moments: tuple[Moment, ...]) -> None:
     agents = [count.agent for count in moments[0].counts]
-    columns = ("after s", *(f"{agent} runs/fair (waits)" for agent in agents), "started", "ended")
+    columns = ("after s", *agents, "started", "ended")
     rows = [
         (
             f"{moment.after_s:.0f}",
@@ -70,14 +66,13 @@ def _print_story(moments: tuple[Moment, ...]) -> None:
         for number, moment in enumerate(moments)
         if number == 0 or moment.started or moment.ended
     ]
-    print_table("The recorded run; 'fair' is exact weighted DRF over the same jobs", columns, rows)
+    title = "A recorded run. Per agent: jobs that run / that exact weighted DRF would run (jobs that wait)"
+    print_table(title, columns, rows)
     for moment in moments:
         for difference in moment.replayed.differences:
             print_line(f"cycle {moment.replayed.cycle_id} DIFFERS: {difference}")
 
 
 def _jobs(jobs: tuple[tuple[JobId, AgentName], ...]) -> str | None:
-    if not jobs:
-        return None
-    shown = " ".join(f"{job_id}:{agent}" for job_id, agent in jobs[:_SHOWN_JOBS])
-    return shown if len(jobs) <= _SHOWN_JOBS else f"{shown} and {len(jobs) - _SHOWN_JOBS} more"
+    counts = Counter(agent for _, agent in jobs)
+    return ", ".join(f"{n} {agent}" for agent, n in sorted(counts.items())) or None

@@ -29,9 +29,11 @@ if TYPE_CHECKING:
 def doctor_command(site_path: Path | None, as_json: bool, slurm_bin_dir: Path | None) -> None:
     """Check Slurm, this host and the site file against each other; change nothing.
 
+    Run it as root on the controller: only root and SlurmUser may ask the hook server.
+
     \b
     Examples:
-      sudo -u fairgpu fairgpu doctor
+      sudo fairgpu doctor
       fairgpu doctor --json | jq '.checks[] | select(.status == "fail")'
 
     Exit codes: 0 nothing fails, 1 a check fails, 2 the site file is wrong.
@@ -57,6 +59,9 @@ def print_report(facts: Facts, checks: tuple[Check, ...]) -> None:
     for check in checks:
         if check.status is not Status.OK and check.why != NO_ANSWER:
             _print_complaint(check)
+    if any("slurm.conf:" in check.fix for check in checks if check.status is not Status.OK):
+        print_line()
+        print_line("After a change of slurm.conf: scontrol reconfigure, or restart slurmctld where that is not enough.")
     counts = Counter(check.status.value for check in checks)
     talk(", ".join(f"{counts[status.value]} {status.value}" for status in Status))
 

@@ -2,22 +2,26 @@
 
 from __future__ import annotations
 
+import re
 import sys
+from collections.abc import Mapping, Sequence
+from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import click
 
-from policies.errors import PolicyError
+from policies.errors import UnknownJobError
 from policies.explanation import JobExplanation, QueuePlace, WeightArithmetic, explain_job
 from policies.quota.amounts import format_tres
 from policies.quota.names import Band
+from policies.site_policy import TagSource
 from policies.startability import Startability
-from policies.submission.decision import Verdict
+from policies.submission.tags import MAX_VALUE_LENGTH, SCAN_LIMIT
 from slurm_plugin.cli._fresh import Looked, look, snapshot_option
 from slurm_plugin.cli._numbers import amount, duration, exact
 from slurm_plugin.cli._options import EXIT_FAILED, json_option, site_option, slurm_bin_dir_option
 from slurm_plugin.cli._output import echo_json, print_line, print_table, talk
-from slurm_plugin.cli.status import describe_reading
+from slurm_plugin.cli.status import describe_reading, describe_write, is_surely_off
 from slurm_plugin.rebalancer.history import FILE_NAME
 from slurm_plugin.rebalancer.store import HistoryError, HistoryStore
 
@@ -28,20 +32,26 @@ if TYPE_CHECKING:
     from slurm_plugin.site import SiteFile
 
 _N_ROWS: Final = 5
+_LONGEST_NEAR_KEY: Final = 12
 
-Rows = list[dict[str, Any]]
+Rows = Sequence[Mapping[str, Any]]
 
 
 class Past(NamedTuple):
-    """What the history knows of a job: its rows, the last decisions about it, when it was taken back."""
+    """What the history knows of a job: its rows, the last decisions about it, when it was taken back.
 
-    jobs: Rows
-    decisions: Rows
-    moves: Rows
-    reclaims: Rows
+    ``unread`` says why the history could not be asked.
+    """
 
+    jobs: Rows = ()
+    decisions: Rows = ()
+    moves: Rows = ()
+    reclaims: Rows = ()
+    unread: str = ""
 
-_NOTHING: Final = Past([], [], [], [])
+    def rows(self) -> dict[str, Rows]:
+        """Return the rows by table, for JSON."""
+        return {"jobs": self.jobs, "decisions": self.decisions, "moves": self.moves, "reclaims": self.reclaims}
 
 
 @click.command("explain")
@@ -55,7 +65,8 @@ def explain_command(
 ) -> None:
     """Explain why a job waits where it waits: its agent, the weight, the share tag, the site factor, its place.
 
-    A job that Slurm does not show any more is looked up in the history.
+    A task of an array that has not started shares its array's record and place; a het job is told component by
+    component (4711+0, 4711+1). A job that Slurm does not show any more is looked up in the history.
 
     \b
     Examples:
@@ -77,21 +88,22 @@ def explain_command(
             band_memory=snapshot.band_memory,
             now=snapshot.now_s,
         )
-    except PolicyError as err:
-        _tell_past(job_id, past, error=err, as_json=as_json)
+    except UnknownJobError:
+        _tell_past(job_id, past, as_json=as_json)
         return
     if as_json:
-        echo_json({"explanation": explanation, "history": past._asdict()})
+        echo_json({"explanation": explanation, "history": past.rows()})
     else:
         _print_explanation(explanation, looked)
         _print_past(past)
 
 
-def _tell_past(job_id: str, past: Past, *, error: PolicyError, as_json: bool) -> None:
+def _tell_past(job_id: str, past: Past, *, as_json: bool) -> None:
     if as_json:
-        echo_json({"explanation": None, "history": past._asdict()})
-    if not any(past):
-        talk(f"fairgpu: {error}; the history does not know it either")
+        echo_json({"explanation": None, "history": past.rows()})
+    if not any(past.rows().values()):
+        history = past.unread or "the history does not know it"
+        talk(f"fairgpu: job {job_id} is not in the queue ('squeue' shows the ids that are); {history}")
         sys.exit(EXIT_FAILED)
     if as_json:
         return
@@ -102,17 +114,33 @@ def _tell_past(job_id: str, past: Past, *, error: PolicyError, as_json: bool) ->
 
 
 def _fetch_past(site: SiteFile | None, job_id: str) -> Past:
-    path = None if site is None else site.paths.state_dir / FILE_NAME
+    if site is None:
+        return Past(unread="a snapshot has no history")
+    path = site.paths.state_dir / FILE_NAME
     try:
-        if path is None or not path.exists():
-            return _NOTHING
+        if not _exists(path):
+            return Past(unread="there is no history yet")
         with HistoryStore(path) as store:
             jobs = store.query("SELECT * FROM jobs WHERE job_id = ? ORDER BY submit_s", (job_id,))
-            latest = [_latest(store, table, job_id) for table in ("decisions", "band_decisions", "reclaims")]
+            decisions, moves, reclaims = (
+                _latest(store, table, job_id) for table in ("decisions", "band_decisions", "reclaims")
+            )
+    except PermissionError:
+        # The usual case of a researcher where the site keeps the history to itself: no reason to complain each time.
+        return Past(unread="the history is not readable for this user")
     except (HistoryError, OSError) as err:
         talk(f"fairgpu: the history cannot be read: {err}")
-        return _NOTHING
-    return Past(jobs, *latest)
+        return Past(unread="the history cannot be read")
+    return Past(jobs=jobs, decisions=decisions, moves=moves, reclaims=reclaims)
+
+
+def _exists(path: Path) -> bool:
+    """Return whether the file is there; unlike ``Path.exists``, not seeing is an error on every Python."""
+    try:
+        path.stat()
+    except FileNotFoundError:
+        return False
+    return True
 
 
 def _latest(store: HistoryStore, table: str, job_id: str) -> Rows:
@@ -123,19 +151,24 @@ def _latest(store: HistoryStore, table: str, job_id: str) -> Rows:
 def _print_explanation(told: JobExplanation, looked: Looked) -> None:
     job, submission = told.job, told.submission
     partitions = ",".join(job.partitions)
-    print_line(f"Job {job.job_id} of {job.user} (account {job.account}, partition {partitions}): {job.state.value}")
-    print_line(f"Slurm     {_waits(told)}")
+    tasks = f", {job.n_tasks} array tasks" if job.n_tasks > 1 else ""
+    print_line(
+        f"Job {job.job_id} of {job.user} (account {job.account}, partition {partitions}): {job.state.value}{tasks}"
+    )
+    print_line(_waits(told))
     if submission.agent is None:
         print_line(f"Agent     none, FairGPU leaves this job alone: {submission.reason}")
     else:
-        print_line(f"Agent     {submission.agent} (named by its {submission.source.value}; {submission.reason})")
-    if submission.verdict is Verdict.REJECT:
-        print_line(f"Refused   {submission.message}")
+        print_line(f"Agent     {submission.agent} (named by its {submission.source.value}: {submission.reason})")
+    if submission.message:
+        print_line(f"Tags      {submission.message}")
+    for note in _near_misses(told, looked.snapshot.site_policy.tag_source):
+        print_line(f"Tags      {note}")
     _print_band(told, looked)
     if told.weight is not None:
         _print_weight(told.weight)
     if told.place is not None:
-        _print_place(told.place, told, scale=looked.snapshot.site_policy.factor_scale)
+        _print_place(told.place, told, looked)
 
 
 def _print_band(told: JobExplanation, looked: Looked) -> None:
@@ -169,21 +202,32 @@ def _describe_band(band: Band, standing: BandStanding | None) -> str:
 
 def _waits(told: JobExplanation) -> str:
     if told.startability is None:
-        return told.waits_because
+        return "Waits     for nothing"
     counted = "" if told.startability is Startability.STARTABLE else "; not counted for its agent's share tags"
-    return f"{told.waits_because} (reason {told.job.reason or 'None'}){counted}"
+    return f"Waits     {told.job.reason or 'no reason given'}: {told.waits_because}{counted}"
+
+
+def _near_misses(told: JobExplanation, source: TagSource) -> list[str]:
+    """Return a note on each token that looks like a mistyped ``agent=``: to FairGPU it is free text."""
+    text = {TagSource.COMMENT: told.job.comment, TagSource.WCKEY: told.job.wckey}.get(source, "")
+    tokens = [token for token in re.split(r"[\s,;]+", text[:SCAN_LIMIT]) if "=" in token]
+    keys = {token: token.partition("=")[0] for token in tokens}
+    return [
+        f"{token[:MAX_VALUE_LENGTH]} is free text to FairGPU; did you mean agent=...? (keys are lower case)"
+        for token, key in keys.items()
+        if key != "agent" and len(key) <= _LONGEST_NEAR_KEY and get_close_matches(key.lower(), ("agent",), cutoff=0.75)
+    ]
 
 
 def _print_weight(weight: WeightArithmetic) -> None:
-    print_line(
-        f"Weight    base {exact(weight.base_weight)} x SLA factor {exact(weight.sla_factor)} = {exact(weight.weight)}"
-    )
+    print_line(f"Weight    {weight.base_weight} (base) x {weight.sla_factor} (SLA factor) = {exact(weight.weight)}")
     for reading in weight.readings:
         print_line(f"          {describe_reading(reading)}")
 
 
-def _print_place(place: QueuePlace, told: JobExplanation, *, scale: int) -> None:
-    columns = ("tres", "agent holds", "+ queued before", "of capacity", "= share", "this job asks (per task)")
+def _print_place(place: QueuePlace, told: JobExplanation, looked: Looked) -> None:
+    asks = "task asks" if told.job.n_tasks > 1 else "job asks"
+    columns = ("tres", "agent has", "+ queued", "of capacity", "= share", asks)
     rows = [
         (
             axis.tres,
@@ -203,12 +247,14 @@ def _print_place(place: QueuePlace, told: JobExplanation, *, scale: int) -> None
         largest = place.dominant_tres or "nothing held or queued"
         print_line(f"Tag       largest share {place.dominant_share} ({largest}) / weight {weight} = {exact(place.tag)}")
     if told.policy == "wdrf" and place.quantised_tag is not None:
-        tag = f"{float(place.quantised_tag):.4f}"
+        tag, scale = f"{float(place.quantised_tag):.4f}", looked.snapshot.site_policy.factor_scale
         print_line(f"Factor    {scale} / (1 + {tag}) = {place.site_factor} (rounded down, ties kept apart)")
     else:
         print_line(f"Factor    {place.site_factor} (policy {told.policy})")
     shown = "nothing (held or not yet eligible)" if place.shown_factor is None else place.shown_factor
-    print_line(f"          Slurm shows {shown}" + ("" if place.change is None else "; the next cycle writes it"))
+    is_off = looked.site is not None and is_surely_off(looked.site)
+    fate = "" if place.change is None else f"; {describe_write(looked.snapshot.site_policy, is_off=is_off)}"
+    print_line(f"          Slurm shows {shown}{fate}")
     _print_queue(place, is_startable=told.startability is Startability.STARTABLE)
 
 

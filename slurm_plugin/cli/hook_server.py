@@ -17,7 +17,7 @@ from slurm_plugin.site.load import load_site
     "--site",
     "site_path",
     type=click.Path(path_type=Path, dir_okay=False),
-    help="Site file; default: $FAIRGPU_SITE or /etc/fairgpu/site.yaml.",
+    help="Site file; default: $FAIRGPU_SITE, else /etc/fairgpu/site.yaml.",
 )
 @click.option("--verbose", is_flag=True, help="Log more.")
 def hook_server_command(site_path: Path | None, verbose: bool) -> None:

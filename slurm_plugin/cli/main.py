@@ -9,6 +9,7 @@ from typing import Final
 
 import click
 
+from policies.errors import PolicyError
 from slurm_plugin.errors import AlreadyRunningError, ConfigError, FairGpuError, SlurmUnavailable
 
 _VERBS: Final[dict[str, tuple[str, str]]] = {
@@ -74,17 +75,40 @@ def cli() -> None:
     """
 
 
-def main() -> None:
-    """Run the command line and turn our errors into a message and an exit code."""
+def _run() -> None:
     try:
         cli.main(standalone_mode=False)
+    finally:
+        sys.stdout.flush()  # what fails here can still be told; the interpreter's own last try cannot
+
+
+def _open_missing_streams() -> None:
+    """Give a closed stdout or stderr somewhere to write: talk would otherwise go to the other one."""
+    for name in ("stdout", "stderr"):
+        if getattr(sys, name) is None:
+            setattr(sys, name, open(os.devnull, "w", encoding="utf-8"))  # noqa: PTH123, SIM115 - for the process's life
+
+
+def _discard_output() -> None:
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+def main() -> None:
+    """Run the command line and turn our errors into a message and an exit code."""
+    _open_missing_streams()
+    try:
+        _run()
     except click.ClickException as err:
         err.show()
         sys.exit(err.exit_code)
     except (click.Abort, KeyboardInterrupt):
         sys.exit(130)
     except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        _discard_output()
+        sys.exit(EXIT_FAILED)
+    except OSError as err:  # a full disk behind stdout, a file that vanished
+        _discard_output()
+        click.echo(f"fairgpu: {err}", err=True)
         sys.exit(EXIT_FAILED)
     except ConfigError as err:
         click.echo(f"fairgpu: {err}", err=True)
@@ -94,6 +118,6 @@ def main() -> None:
     except SlurmUnavailable as err:
         click.echo(f"fairgpu: {err}", err=True)
         sys.exit(EXIT_SLURM_UNREACHABLE)
-    except (AlreadyRunningError, FairGpuError) as err:
+    except (AlreadyRunningError, FairGpuError, PolicyError) as err:
         click.echo(f"fairgpu: {err}", err=True)
         sys.exit(EXIT_FAILED)

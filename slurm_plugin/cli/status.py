@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from policies.census import compute_state
+from policies.site_policy import Mode
 from policies.weights import AgentWeight, compute_weights
 from slurm_plugin.cli._band_table import print_bands
 from slurm_plugin.cli._fresh import look, snapshot_option
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
 
     from policies.fairness.sla_weight import IndicatorReading
     from policies.plan import AgentStanding, Plan
+    from policies.site_policy import SitePolicy
     from slurm_plugin.site import SiteFile
     from slurm_plugin.snapshot import Snapshot
 
@@ -76,7 +78,8 @@ def status_command(
 ) -> None:
     """Show who has what and who is owed what, from a fresh look at Slurm; it needs no running daemon.
 
-    share/weight is what fairness makes equal among agents with waiting jobs: the smallest is served next. With
+    share/weight is what fairness makes equal among agents with waiting jobs: the smallest is served next.
+    'share' is the largest part of any TRES that the agent holds, 'of' names that TRES, 'sla' is the SLA factor. With
     bands, a second table says per agent what it is owed, uses, borrows and has lent.
 
     \b
@@ -110,7 +113,7 @@ def check_health(site: SiteFile, *, now_s: float) -> Health:
     else:
         hook = f"no answer: {ping.error}"
     return Health(
-        off_reason=off_reason(site),
+        off_reason=_off_reason(site),
         last_cycle_age_s=read_standings_age_s(site.paths.run_dir, now_s),
         rebalancer=rebalancer,
         hook=hook,
@@ -127,6 +130,27 @@ def _ping_helper(site: SiteFile) -> str:
             return "listens (only root and the rebalancer's user may ask it)"
         return f"no answer ({err}): jobs are ordered and overflow, but ranks and Preempt lists stay as they are"
     return "answers"
+
+
+def describe_write(policy: SitePolicy, *, is_off: bool) -> str:
+    """Return what becomes of a site factor that should be written."""
+    if policy.mode is not Mode.ENFORCE:
+        return f"mode {policy.mode.value}, nothing is written"
+    return "nothing is written while FairGPU is off" if is_off else "the next cycle writes it"
+
+
+def is_surely_off(site: SiteFile) -> bool:
+    """Return whether the kill switch is seen; a state directory out of sight (a login node) proves nothing here."""
+    return os.access(site.paths.state_dir, os.X_OK) and off_reason(site) is not None
+
+
+def _off_reason(site: SiteFile) -> str | None:
+    reason, directory = off_reason(site), site.paths.state_dir
+    if reason != "" or os.access(directory, os.X_OK):
+        return reason
+    if directory.exists():
+        return f"perhaps: this user may not look into {directory}"
+    return f"perhaps: {directory} is missing on this host"
 
 
 def _weights(snapshot: Snapshot) -> tuple[AgentWeight, ...]:
@@ -156,7 +180,9 @@ def _print_status(snapshot: Snapshot, health: Health | None) -> None:
         findings = [(finding.kind, finding.subject, finding.text) for finding in plan.findings]
         print_table("Findings", ("kind", "subject", "text"), findings)
     if plan.decisions:
-        print_line(f"{_describe_decisions(plan)} differ from the plan of this moment.")
+        is_off = health is not None and health.off_reason is not None
+        fate = describe_write(policy, is_off=is_off)
+        print_line(f"{_describe_decisions(plan)} differ from the plan of this moment ({fate}).")
 
 
 def _describe_decisions(plan: Plan) -> str:
@@ -185,10 +211,16 @@ def _agent_row(
 
 
 def describe_reading(reading: IndicatorReading) -> str:
-    """Return an indicator against its target in words: ``queue_wait_s 90 of 60``."""
-    value = "?" if reading.value is None else f"{reading.value:g}"
+    """Return an indicator against its target in words: ``queue wait 1m30s of 1m00s``."""
+    name = reading.name.removesuffix("_s").removesuffix("_frac").replace("_", " ")
+    show = _brief if reading.name.endswith("_s") else "{:g}".format
+    value = "?" if reading.value is None else show(reading.value)
     note = f" ({reading.note})" if reading.note else ""
-    return f"{reading.name} {value} of {reading.target:g}{note}"
+    return f"{name} {value} of {show(reading.target)}{note}"
+
+
+def _brief(seconds: float) -> str:
+    return f"{seconds * 1000:.3g}ms" if 0 < seconds < 1 else duration(seconds)
 
 
 def _mode_line(snapshot: Snapshot, health: Health | None) -> str:

@@ -19,7 +19,6 @@ from slurm_plugin.client.command import ProcessRunner
 from slurm_plugin.errors import ConfigError, SlurmError
 from slurm_plugin.qos_helper.client import SocketQosHelper, helper_socket
 from slurm_plugin.rebalancer.history import FILE_NAME as HISTORY_NAME
-from slurm_plugin.rebalancer.lease import LeaseHolder, lease_holder
 from slurm_plugin.rebalancer.liveness import look_for_rebalancer
 from slurm_plugin.rebalancer.reset import ResetReport, reset_effects
 from slurm_plugin.site import SiteFile, load_site
@@ -32,6 +31,7 @@ if TYPE_CHECKING:
 
     from policies.records import JobId
     from slurm_plugin.client.protocol import UpdateOutcome
+    from slurm_plugin.rebalancer.lease import LeaseHolder
 
 _SHOWN_FAILURES: Final = 20
 
@@ -110,7 +110,7 @@ def on_command(site_path: Path | None, as_json: bool) -> None:
     """
     site = _load(site_path)
     was_off = turn_on(site)
-    holder = lease_holder(site.paths.state_dir)
+    holder = look_for_rebalancer(site, now_s=time.time()).holder
     if as_json:
         pid = holder.pid if holder is not None else None
         echo_json({"is_off": is_off(site), "was_off": was_off, "rebalancer_pid": pid})

@@ -58,6 +58,7 @@ class FakeSlurm:
         self._nodes: dict[NodeName, NodeRecord] = {}
         self._faults = _Faults()
         self._qos: dict[str, QosRecord] = {}
+        self._pinned: set[JobId] = set()
         self._late: list[_Update] = []
         self._written: list[tuple[JobId, int]] = []
         self._moved: list[tuple[JobId, str]] = []
@@ -174,6 +175,10 @@ class FakeSlurm:
     def reject_updates(self, job_id: JobId, text: str) -> None:
         """Refuse each update of one job with this message."""
         self._faults.rejected[job_id] = text
+
+    def pin_priority(self, job_id: JobId, *, is_pinned: bool = True) -> None:
+        """Show site factor 0 whatever is stored, as ``sprio`` does while ``scontrol update priority=`` holds."""
+        (self._pinned.add if is_pinned else self._pinned.discard)(job_id)
 
     def deny_updates(self, *, is_denied: bool = True) -> None:
         """Treat the caller as no operator."""
@@ -297,5 +302,5 @@ class FakeSlurm:
     def _shown(self, job: JobRecord) -> JobRecord:
         is_eligible = job.eligible_s is not None and job.eligible_s <= self._now_s
         if job.state.is_pending and job.priority > 0 and is_eligible:
-            return job
+            return replace(job, site_factor=0) if job.job_id in self._pinned else job
         return replace(job, site_factor=None)

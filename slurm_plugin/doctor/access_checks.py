@@ -57,7 +57,7 @@ def _accounts(facts: Facts) -> Verdict:
     return warn(
         f"unknown: {', '.join(absent)}",
         "no job can run under an account that does not exist",
-        "; ".join(f"sacctmgr -i add account {account}" for account in absent),
+        "\n".join(f"sacctmgr -i add account {account}  # or take it out of the site file" for account in absent),
     )
 
 
@@ -69,7 +69,8 @@ def _enforcement(facts: Facts) -> Verdict:
     return fail(
         found,
         "anybody may submit under any account, and so take another agent's share",
-        "slurm.conf: AccountingStorageEnforce=associations,limits,qos",
+        facts.line_with("AccountingStorageEnforce", "associations", "limits", "qos")
+        + "  # users without an association are refused then: see the check associations",
     )
 
 

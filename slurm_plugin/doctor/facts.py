@@ -43,7 +43,9 @@ class HostFacts:
     Attributes
     ----------
     service_user : str
-        Owner of the state directory: who runs the rebalancer; the caller if there is no such directory.
+        Owner of the state directory: who runs the rebalancer; ``fairgpu`` if there is no such directory.
+    is_switch_visible : bool
+        Whether this user may look for the kill switch; where not, ``is_off`` says nothing.
     unknown_peers : tuple of str
         Names in ``hook.peers`` that this host does not know.
     script : str or None
@@ -67,6 +69,7 @@ class HostFacts:
     is_path_safe: bool = True
     standings_age_s: float | None = None
     is_off: bool = False
+    is_switch_visible: bool = True
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -129,6 +132,12 @@ class Facts:
             if word.lower() == name.lower():
                 return value
         return None
+
+    def line_with(self, key: str, *options: str) -> str:
+        """Return the line of slurm.conf that keeps an option list and sets ``options`` (``name=value`` or ``name``)."""
+        names = {option.partition("=")[0].lower() for option in options}
+        kept = (part for part in self.setting_list(key) if part.partition("=")[0].lower() not in names)
+        return f"slurm.conf: {key}={','.join((*kept, *options))}"
 
     def number(self, key: str) -> int:
         """Return the leading whole number of a value (``60 sec``), 0 if there is none."""

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 from slurm_plugin.doctor.access_checks import slurm_user
 from slurm_plugin.doctor.check import CheckRule, Verdict, fail, ok, unknown, warn
-from slurm_plugin.doctor.shim_script import differing_options, shim_lines, without_comments
+from slurm_plugin.doctor.shim_script import differing_options, has_code_after_return, shim_lines, without_comments
 
 if TYPE_CHECKING:
     from slurm_plugin.doctor.facts import Facts
@@ -15,6 +15,10 @@ _MODULE: Final = "fairgpu"
 _LUA_MS_AT_10K: Final = (5, 13)
 """Measured: what rebuilding Lua's job table adds to a submission at 10,000 jobs (facts of the project)."""
 
+_NO_SCRIPT: Final = (
+    "first job_submit.lua beside slurm.conf (slurmctld does not start without it), if there is none:\n"
+    "slurm_plugin/hook/lua/job_submit.lua is one that loads fairgpu; then"
+)
 _MUCH_MS: Final = 5.0
 
 
@@ -23,10 +27,11 @@ def _job_submit(facts: Facts) -> Verdict:
     found = ",".join(plugins) or "none"
     if "lua" in plugins or "fairgpu" in plugins:
         return ok(found)
+    line = f"slurm.conf: JobSubmitPlugins={','.join((*plugins, 'lua'))}"
     return warn(
         found,
         "jobs are not placed at submission and wrong tags not refused; the rebalancer adopts jobs later",
-        f"slurm.conf: JobSubmitPlugins={','.join((*plugins, 'lua'))}",
+        line if facts.host.script is not None else f"{_NO_SCRIPT}\n{line}",
     )
 
 
@@ -36,7 +41,18 @@ def _script(facts: Facts) -> Verdict:
     script = facts.host.script
     if script is None:
         return unknown("not readable here", "job_submit.lua lies beside slurm.conf on the controller")
-    code, fix = without_comments(script), shim_lines(facts)
+    code = without_comments(script)
+    if has_code_after_return(code):
+        return fail(
+            "code after the final return",
+            "Lua refuses the script: slurmctld keeps the one before, and does not start with this one",
+            "job_submit.lua: move what follows the last 'return slurm.SUCCESS' before it; luac -p FILE tests a script",
+        )
+    return _loading(code, facts)
+
+
+def _loading(code: str, facts: Facts) -> Verdict:
+    fix = shim_lines(facts)
     if _MODULE not in code:
         return warn("does not load fairgpu", "slurmctld runs the script but never asks us", fix)
     if facts.release >= (26, 5) and "pcall" not in code:
@@ -56,7 +72,7 @@ def _socket(facts: Facts) -> Verdict:
         return warn(
             f"{path}: {ping.error}",
             "submissions are accepted unchanged and adopted by the rebalancer later",
-            "start it: fairgpu hook-server",
+            f"start it: sudo -u {facts.host.service_user} fairgpu hook-server",
         )
     found = f"answers in {ping.latency_s * 1000:.2f} ms ({ping.state})"
     if ping.latency_s <= facts.site.hook.deadline_s:

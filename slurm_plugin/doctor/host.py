@@ -22,6 +22,9 @@ if TYPE_CHECKING:
     from slurm_plugin.site import SiteFile
 
 DISTRIBUTION: Final = "slurm-fairgpu"
+DEFAULT_USER: Final = "fairgpu"
+"""Who runs FairGPU by docs/how-to/install.md; asked about while no state directory names its owner."""
+
 PACKAGES: Final = ("policies", "slurm_plugin", "airflow_dags")
 _MAX_FILE_BYTES: Final = 4_194_304
 _MOUNTS: Final = Path("/proc/self/mounts")
@@ -31,7 +34,7 @@ def collect_host(site: SiteFile, config: Mapping[str, str]) -> HostFacts:
     """Return the facts of this host; ``config`` (Slurm's, may be empty) tells where ``job_submit.lua`` lies."""
     mounts = _read(_MOUNTS) or ""
     state_dir = look_at(site.paths.state_dir, mounts)
-    user = state_dir.owner or _user_name(os.geteuid())
+    user = state_dir.owner or DEFAULT_USER
     now_s = time.time()
     return HostFacts(
         service_user=user,
@@ -47,6 +50,7 @@ def collect_host(site: SiteFile, config: Mapping[str, str]) -> HostFacts:
         is_path_safe=is_path_safe(sys.path, is_safe_flag=sys.flags.safe_path),
         standings_age_s=read_standings_age_s(site.paths.run_dir, now_s),
         is_off=is_off(site),
+        is_switch_visible=state_dir.exists and os.access(site.paths.state_dir, os.X_OK),
     )
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import stat
 from typing import TYPE_CHECKING, Final
 
-from slurm_plugin.doctor.check import CheckRule, Verdict, fail, ok, warn
+from slurm_plugin.doctor.check import CheckRule, Verdict, fail, ok, unknown, warn
 
 if TYPE_CHECKING:
     from slurm_plugin.doctor.facts import Facts, PathFact
@@ -31,13 +31,19 @@ def _site_file(facts: Facts) -> Verdict:
     return ok(f"{fact.path}, owned by {fact.owner}")
 
 
+def _install(facts: Facts, fact: PathFact) -> str:
+    user = facts.host.service_user
+    line = f"install -d -o {user} -m 0755 {fact.path}"
+    return line if facts.host.service_uid is not None else f"useradd --system --shell /usr/sbin/nologin {user}\n{line}"
+
+
 def _state_dir(facts: Facts) -> Verdict:
     fact = facts.host.state_dir
     if not fact.exists:
         return fail(
             f"{fact.path} is missing",
             "the history, the lease and the kill switch live there",
-            f"install -d -o fairgpu -m 0755 {fact.path}",
+            _install(facts, fact),
         )
     if _writable_by_others(fact):
         return fail(
@@ -62,7 +68,7 @@ def _run_dir(facts: Facts) -> Verdict:
         return warn(
             f"{fact.path} is missing",
             "the rebalancer hands its standings to the hook there",
-            f"install -d -o {facts.host.service_user} -m 0755 {fact.path}",
+            _install(facts, fact),
         )
     if _writable_by_others(fact):
         return fail(
@@ -109,9 +115,15 @@ def _rebalancer(facts: Facts) -> Verdict:
 
 
 def _mode(facts: Facts) -> Verdict:
-    mode = facts.site.policy.mode.value
+    mode, fact = facts.site.policy.mode.value, facts.host.state_dir
+    if fact.exists and not facts.host.is_switch_visible:
+        return unknown(f"{mode}; switched off or not: not known", f"this user may not look into {fact.path}")
     if facts.host.is_off:
-        return warn(f"{mode}, but switched off", "nothing is changed while the switch is set", "fairgpu on")
+        return warn(
+            f"{mode}, but switched off",
+            "nothing is changed while the switch is set",
+            f"sudo -u {facts.host.service_user} fairgpu on",
+        )
     return ok(mode)
 
 

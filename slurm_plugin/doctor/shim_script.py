@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 from typing import TYPE_CHECKING, Final
 
@@ -12,6 +13,8 @@ SHIM_DEFAULTS: Final = {"socket": '"/run/fairgpu/hook.sock"', "deadline_ms": "20
 """What ``fairgpu.lua`` takes for an option that the script leaves out (compared with the file in a test)."""
 
 _OPTION: Final = re.compile(r"\b(?P<name>socket|deadline_ms|failures|pause_s)\s*=\s*(?P<value>\"[^\"]*\"|[\d.]+)")
+_RETURN: Final = re.compile(r"return\b[^{(]*$")
+_BLOCK_END: Final = re.compile(r"\s*(end|else|elseif|until)\b")
 _UID: Final = re.compile(r"\((\d+)\)")
 
 
@@ -20,7 +23,7 @@ def shim_lines(facts: Facts) -> str:
     options = ", ".join(f"{name} = {value}" for name, value in _wanted(facts).items())
     uids = ", ".join(str(uid) for uid in _own_uids(facts))
     return (
-        "job_submit.lua, after both functions:\n"
+        "job_submit.lua, after both functions and before a final 'return slurm.SUCCESS':\n"
         '  local ok, fairgpu = pcall(require, "fairgpu")\n'
         f"  if ok then ok, fairgpu = pcall(fairgpu.wrap, {{{options}, uids = {{{uids}}}}}) end\n"
         '  if not ok then slurm.log_error("%s", "fairgpu: not loaded: " .. tostring(fairgpu)) end'
@@ -38,6 +41,16 @@ def differing_options(code: str, facts: Facts) -> tuple[str, ...]:
 def without_comments(script: str) -> str:
     """Return a Lua script without its ``--`` line comments (block comments stay)."""
     return "\n".join(line.partition("--")[0] for line in script.splitlines())
+
+
+def has_code_after_return(code: str) -> bool:
+    """Return whether something follows a ``return`` at the left margin that does not end a block there.
+
+    Lua takes ``return`` only as the last statement; most sites' scripts end with one, and lines appended behind it
+    break them. ``code`` has no comments.
+    """
+    lines = [line for line in code.splitlines() if line.strip()]
+    return any(_RETURN.match(line) and not _BLOCK_END.match(after) for line, after in itertools.pairwise(lines))
 
 
 def _wanted(facts: Facts) -> dict[str, str]:

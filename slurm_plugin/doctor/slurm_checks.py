@@ -12,6 +12,7 @@ if TYPE_CHECKING:
 OLDEST: Final = (22, 5)
 NEWEST: Final = (26, 5)
 _RECORDED: Final = ("22.05", "24.11", "25.11", "26.05")
+_ALWAYS_TRACKED: Final = frozenset({"billing", "cpu", "energy", "fs/disk", "mem", "node", "pages", "vmem"})
 _MAX_REQUEUE_DELAY_S: Final = 30
 _MAX_BF_INTERVAL_S: Final = 60
 _DEFAULT_BF_INTERVAL_S: Final = 30
@@ -54,10 +55,11 @@ def _tracked_tres(facts: Facts) -> Verdict:
     gpus = [name for name in tracked if name.startswith("gres/gpu")]
     if "gres/gpu" in tracked:
         return ok(", ".join(gpus))
+    kept = (name for name in tracked if name not in _ALWAYS_TRACKED)
     return fail(
         ", ".join(gpus) or "no GPU",
         "Slurm does not count GPUs per job, so shares would be of CPUs and memory only",
-        "slurm.conf: AccountingStorageTRES=gres/gpu (and gres/gpu:TYPE for each type)",
+        f"slurm.conf: AccountingStorageTRES={','.join((*kept, 'gres/gpu'))}  # and gres/gpu:TYPE for each type",
     )
 
 
@@ -96,7 +98,7 @@ def _requeue_delay(facts: Facts) -> Verdict:
     return warn(
         f"{seconds + 1} s",
         "a requeued job (node failure, preemption) may not start again before",
-        f"slurm.conf: {key}={','.join((*facts.setting_list(key), value))}",
+        facts.line_with(key, value),
     )
 
 
@@ -111,7 +113,7 @@ def _scheduler(facts: Facts) -> Verdict:
     interval = facts.option("SchedulerParameters", "bf_interval") or str(_DEFAULT_BF_INTERVAL_S)
     found = f"backfill, bf_interval={interval}"
     if interval.isdecimal() and int(interval) > _MAX_BF_INTERVAL_S:
-        fix = "slurm.conf: SchedulerParameters=bf_interval=30"
+        fix = facts.line_with("SchedulerParameters", "bf_interval=30")
         return warn(found, "freed GPUs wait that long for a job from behind the head", fix)
     return _backfill_depth(facts, found)
 
@@ -125,7 +127,7 @@ def _backfill_depth(facts: Facts, found: str) -> Verdict:
     return warn(
         f"{found}, bf_max_job_test={depth}, {n_jobs} jobs",
         "backfill looks at the first jobs only and starts again at the head when the queue changes",
-        "slurm.conf: SchedulerParameters=bf_continue,bf_max_job_test=1000",
+        facts.line_with("SchedulerParameters", "bf_continue", "bf_max_job_test=1000"),
     )
 
 

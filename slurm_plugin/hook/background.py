@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Final
 
 from slurm_plugin.errors import ConfigError, StaleStateError
 from slurm_plugin.hook.directory import UserDirectory, fetch_identities
-from slurm_plugin.hook.service import HookRules
+from slurm_plugin.hook.outcome import HookRules
 from slurm_plugin.hook.standings import parse_standings
 from slurm_plugin.site.load import load_site
 from slurm_plugin.site.switch import is_off

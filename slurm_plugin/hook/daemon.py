@@ -19,9 +19,10 @@ from slurm_plugin.hook.background import (
     write_stats,
 )
 from slurm_plugin.hook.directory import UserDirectory
+from slurm_plugin.hook.outcome import HookRules
 from slurm_plugin.hook.recorder import Recorder
 from slurm_plugin.hook.server import HookServer
-from slurm_plugin.hook.service import HookRules, HookService
+from slurm_plugin.hook.service import HookService
 from slurm_plugin.hook.socket_file import open_listener, resolve_peers
 from slurm_plugin.hook.standings import StandingsBook
 from slurm_plugin.hook.stats import HookStats
@@ -33,7 +34,7 @@ if TYPE_CHECKING:
 
     from slurm_plugin.site.load import SiteFile
 
-SWITCH_INTERVAL_S: Final = 0.0002
+SWITCH_INTERVAL_S: Final = 0.00002
 """How long a background thread may keep the interpreter while an answer is due (Python's default is 5 ms)."""
 
 HISTORY_NAME: Final = "history.db"
@@ -69,6 +70,8 @@ def _serve(site: SiteFile, listening: socket.socket, peers: frozenset[int]) -> N
     identities = IdentityRefresher(users, lambda: groups_of_interest(watcher.site))
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: server.stop())
+    # "Read your site file again": it is watched anyway, and the default action would end the server.
+    signal.signal(signal.SIGHUP, signal.SIG_IGN)
     # Known before the first answer, as far as the name service answers in time.
     identities.look()
     watcher.look()

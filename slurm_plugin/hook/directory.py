@@ -53,6 +53,11 @@ class UserDirectory:
             self.has_unknown = True
         return _UNKNOWN
 
+    @property
+    def version(self) -> object:
+        """The same object as long as the identities are the same."""
+        return self._identities
+
     def asked_uids(self) -> tuple[int, ...]:
         """Uids seen in submissions that the enumeration did not bring."""
         return tuple(sorted(self._asked.copy()))
@@ -60,7 +65,8 @@ class UserDirectory:
     def replace(self, identities: Mapping[int, Identity]) -> None:
         """Take the result of a look-up."""
         self.has_unknown = False
-        self._identities = dict(identities)
+        if identities != self._identities:
+            self._identities = dict(identities)
 
 
 def fetch_identities(uids: Iterable[int], groups: Iterable[str]) -> dict[int, Identity]:

@@ -10,13 +10,14 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from policies.site_policy import Mode
 from slurm_plugin.errors import FairGpuError
-from slurm_plugin.hook.service import SubmissionRecord, printable
+from slurm_plugin.hook.outcome import printable
 from slurm_plugin.hook.wire import OP_MODIFY
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from policies.submission.tags import Tags
+    from slurm_plugin.hook.service import SubmissionRecord
     from slurm_plugin.hook.stats import HookStats
 
 MAX_WAITING: Final = 100_000

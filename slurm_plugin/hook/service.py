@@ -1,52 +1,30 @@
-"""What the server answers: one function from a request's fields to the reply's fields.
+"""What the server answers: one function from a request's fields to the reply's frame.
 
 Nothing here waits: the rules, identities and standings are in memory, other threads replace them.
 """
 
 from __future__ import annotations
 
-import re
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
 from policies.site_policy import Mode, TagSource
-from policies.submission.decision import (
-    AgentDirectory,
-    SubmissionDecision,
-    SubmissionRequest,
-    Verdict,
-    decide_with_directory,
-)
+from policies.submission.decision import SubmissionDecision, SubmissionRequest, Verdict
+from policies.submission.tags import Tags, parse_tags
+from slurm_plugin.hook.outcome import HookRules, Outcome, OutcomeMemory
 from slurm_plugin.hook.request import count_array_tasks, is_startable, requested_tres
-from slurm_plugin.hook.wire import OP_MODIFY, OP_PING, OP_SUBMIT, WireError
+from slurm_plugin.hook.wire import OP_MODIFY, OP_PING, OP_REPLY, OP_SUBMIT, WireError, encode_fields, frame_body
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable
 
-    from policies.site_policy import SitePolicy
     from slurm_plugin.hook.directory import UserDirectory
     from slurm_plugin.hook.standings import StandingsBook
     from slurm_plugin.hook.stats import HookStats
 
-MAX_MESSAGE: Final = 1_000
-_UNPRINTABLE: Final = re.compile(r"[^ -~]")
-_UNCHANGED: Final = {"verdict": "unchanged"}
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class HookRules:
-    """What the site file and the kill switch say at this moment."""
-
-    mode: Mode
-    tag_source: TagSource
-    directory: AgentDirectory
-    is_off: bool = False
-
-    @classmethod
-    def from_policy(cls, policy: SitePolicy, *, is_off: bool) -> HookRules:
-        """Rules of a site policy."""
-        directory = AgentDirectory.from_policy(policy)
-        return cls(mode=policy.mode, tag_source=policy.tag_source, directory=directory, is_off=is_off)
+UNCHANGED: Final = frame_body(OP_REPLY, encode_fields({"verdict": "unchanged"}))
+"""The reply that leaves a job as it is."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,6 +38,19 @@ class SubmissionRecord:
     request: SubmissionRequest
     decision: SubmissionDecision
     site_factor: int | None
+
+
+@dataclass(slots=True)
+class _Answered:
+    """What an answer leaves for :meth:`HookService.settle`."""
+
+    outcome: Outcome
+    tags: Tags
+    op: str
+    mode: Mode
+    fields: Mapping[str, str]
+    factor: int | None
+    now_s: float
 
 
 class HookService:
@@ -87,13 +78,14 @@ class HookService:
     ) -> None:
         self.rules = rules
         self._users = users
+        self._memory = OutcomeMemory(rules, users)
         self._book = book
         self._stats = stats
         self._record = record
-        self._unsettled: tuple[SubmissionRecord, Mapping[str, str]] | None = None
+        self._unsettled: _Answered | None = None
 
-    def answer(self, op: str, fields: Mapping[str, str], now_s: float) -> Mapping[str, str]:
-        """Return the reply's fields; :meth:`settle` follows once the reply is sent.
+    def answer(self, op: str, fields: Mapping[str, str], now_s: float) -> bytes:
+        """Return the reply's frame; :meth:`settle` follows once the reply is sent.
 
         Raises
         ------
@@ -106,84 +98,56 @@ class HookService:
             raise WireError(f"unknown operation {op!r}")
         self._stats.count("submissions" if op == OP_SUBMIT else "modifications")
         rules = self.rules
-        reply = _UNCHANGED if rules.is_off else self._decide(op, fields, rules, now_s)
-        self._stats.count(_COUNTER_OF[reply["verdict"]])
-        return reply
+        if rules.is_off:
+            self._stats.count("unchanged")
+            return UNCHANGED
+        return self._decide(op, fields, rules, now_s)
 
-    def _decide(self, op: str, fields: Mapping[str, str], rules: HookRules, now_s: float) -> dict[str, str]:
-        uid = _uid_of(fields)
-        request = SubmissionRequest(
-            identity=self._users.identity(uid),
-            account=fields.get("account", ""),
-            partitions=tuple(filter(None, fields.get("partition", "").split(","))),
-            text=_tag_text(fields, rules.tag_source),
-        )
-        decision = decide_with_directory(request, rules.directory)
+    def _decide(self, op: str, fields: Mapping[str, str], rules: HookRules, now_s: float) -> bytes:
+        text = "" if rules.tag_source is TagSource.ACCOUNT else fields.get(rules.tag_source, "")
+        tags = parse_tags(text)
+        outcome = self._outcome(fields, tags, rules)
+        decision = outcome.decision
         factor = None
         if op == OP_SUBMIT and decision.verdict is Verdict.ACCEPT and decision.agent is not None:
             factor = self._book.site_factor(decision.agent, now_s)
-        record = SubmissionRecord(
-            at_s=now_s, uid=uid, op=op, mode=rules.mode, request=request, decision=decision, site_factor=factor
-        )
-        self._unsettled = (record, fields)
-        return _reply(decision, rules.mode, factor)
+        self._unsettled = _Answered(outcome, tags, op, rules.mode, fields, factor, now_s)
+        self._stats.count(outcome.counter)
+        if factor is None or not outcome.is_enforced:
+            return frame_body(OP_REPLY, outcome.reply)
+        return frame_body(OP_REPLY, outcome.reply + encode_fields({"site_factor": str(factor)}))
+
+    def _outcome(self, fields: Mapping[str, str], tags: Tags, rules: HookRules) -> Outcome:
+        if not self._memory.is_valid_for(rules):
+            self._memory = OutcomeMemory(rules, self._users)
+        return self._memory.outcome(fields.get("uid", ""), fields.get("account", ""), fields.get("partition", ""), tags)
 
     def settle(self) -> None:
         """Do what the last answer entails but need not wait for: the agent's new standing, the history."""
-        if self._unsettled is None:
+        answered = self._unsettled
+        if answered is None:
             return
-        record, fields = self._unsettled
         self._unsettled = None
-        self._record(record)
-        agent = record.decision.agent
-        if record.site_factor is not None and agent is not None and is_startable(fields, record.at_s):
+        outcome, fields, now_s = answered.outcome, answered.fields, answered.now_s
+        self._record(
+            SubmissionRecord(
+                at_s=now_s,
+                uid=outcome.uid,
+                op=answered.op,
+                mode=answered.mode,
+                request=outcome.request,
+                decision=replace(outcome.decision, tags=answered.tags),
+                site_factor=answered.factor,
+            )
+        )
+        agent = outcome.decision.agent
+        if answered.factor is not None and agent is not None and is_startable(fields, now_s):
             n_tasks = count_array_tasks(fields["array_inx"]) if fields.get("array_inx") else 1
-            self._book.advance(agent, requested_tres(fields), n_tasks, record.at_s)
+            self._book.advance(agent, requested_tres(fields), n_tasks, now_s)
 
-    def _pong(self) -> dict[str, str]:
+    def _pong(self) -> bytes:
         self._stats.count("pings")
         counts = {name: str(count) for name, count in self._stats.counts.items()}
         times = {f"{name}_us": f"{value:.1f}" for name, value in self._stats.percentiles_us().items()}
         state = "off" if self.rules.is_off else str(self.rules.mode)
-        return {"verdict": "unchanged", "state": state} | counts | times
-
-
-_COUNTER_OF: Final = {"accept": "accepted", "reject": "rejected", "unchanged": "unchanged"}
-
-
-def _uid_of(fields: Mapping[str, str]) -> int:
-    text = fields.get("uid", "")
-    if not (text.isascii() and text.isdigit() and len(text) <= 10):
-        raise WireError(f"no uid: {text[:40]!r}")
-    return int(text)
-
-
-def _tag_text(fields: Mapping[str, str], source: TagSource) -> str:
-    return "" if source is TagSource.ACCOUNT else fields.get(source.value, "")
-
-
-def _reply(decision: SubmissionDecision, mode: Mode, factor: int | None) -> dict[str, str]:
-    if mode is Mode.OBSERVE or decision.verdict is Verdict.UNMANAGED:
-        return _UNCHANGED
-    if mode is Mode.ADVISE:
-        return {"verdict": "unchanged", "user_msg": printable(_advice(decision))}
-    reply = {"verdict": decision.verdict.value}
-    if decision.agent is not None:
-        reply["agent"] = decision.agent
-    if factor is not None:
-        reply["site_factor"] = str(factor)
-    if decision.message:
-        reply["user_msg"] = printable(decision.message)
-    return reply
-
-
-def _advice(decision: SubmissionDecision) -> str:
-    if decision.verdict is Verdict.REJECT:
-        return f"{decision.message} (only advice at present: the job is accepted)"
-    text = f"FairGPU: this job counts for agent {decision.agent} (by {decision.source.value})."
-    return f"{text} {decision.message}" if decision.message else text
-
-
-def printable(text: str) -> str:
-    """Text that is safe on a terminal and in a log: printable ASCII, bounded."""
-    return _UNPRINTABLE.sub("?", text[:MAX_MESSAGE])
+        return frame_body(OP_REPLY, encode_fields({"verdict": "unchanged", "state": state} | counts | times))

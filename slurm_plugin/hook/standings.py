@@ -93,6 +93,7 @@ class StandingsBook:
         self._offered: Standings | None = None
         self._current: Standings | None = None
         self._next: dict[str, list[int]] = {}
+        self._factors: dict[str, int] = {}
         self._journal: deque[tuple[float, str, tuple[int, ...]]] = deque(maxlen=MAX_JOURNAL)
 
     def offer(self, standings: Standings) -> None:
@@ -105,8 +106,14 @@ class StandingsBook:
         standings = self._current
         if standings is None or agent not in self._next or abs(now_s - standings.at_s) > MAX_AGE_S:
             return None
+        known = self._factors.get(agent)
+        return self._compute_factor(agent, standings) if known is None else known
+
+    def _compute_factor(self, agent: str, standings: Standings) -> int:
         tag = standing_tag(self._next[agent], standings.capacity, standings.weights[agent])
-        return standings.policy.factor_at_submission(tag, standings.scale)
+        factor = standings.policy.factor_at_submission(tag, standings.scale)
+        self._factors[agent] = factor
+        return factor
 
     def advance(self, agent: str, amounts: Mapping[str, int], n_tasks: int, now_s: float) -> None:
         """Add a submission of ``n_tasks`` times ``amounts`` to the agent's standing.
@@ -122,6 +129,8 @@ class StandingsBook:
         step = tuple(amount * n_tasks for amount in task)
         self._journal.append((now_s, agent, step))
         self._add(agent, step)
+        # Now, after the answer, rather than during the next one.
+        self._compute_factor(agent, standings)
 
     def _add(self, agent: str, step: tuple[int, ...]) -> None:
         before = self._next.get(agent)
@@ -136,6 +145,7 @@ class StandingsBook:
         is_same_axes = self._current is None or self._current.tres == offered.tres
         self._current = offered
         self._next = {name: list(amounts) for name, amounts in offered.next_amounts.items()}
+        self._factors.clear()
         while self._journal and (not is_same_axes or self._journal[0][0] <= offered.at_s):
             self._journal.popleft()
         for _, agent, step in self._journal:

@@ -27,7 +27,7 @@ OP_PING: Final = "P"
 OP_REPLY: Final = "R"
 
 _HEADER: Final = re.compile(rb"FG1([A-Z])([0-9]{8})")
-_FIELD: Final = re.compile(rb"([1-9][0-9]?):([a-z][a-z0-9_]{0,31}),(0|[1-9][0-9]{0,6}):")
+_FIELD: Final = re.compile(r"([1-9][0-9]?):([a-z][a-z0-9_]{0,31}),(0|[1-9][0-9]{0,6}):")
 
 
 class WireError(FairGpuError):
@@ -50,11 +50,26 @@ def encode_frame(op: str, fields: Mapping[str, str | bytes]) -> bytes:
     >>> encode_frame("S", {"uid": "1000"})
     b'FG1S000000133:uid,4:1000,'
     """
+    return frame_body(op, encode_fields(fields))
+
+
+def encode_fields(fields: Mapping[str, str | bytes]) -> bytes:
+    """Bytes of a frame's body."""
     parts: list[bytes] = []
     for name, value in fields.items():
         raw = value if isinstance(value, bytes) else value.encode("utf-8", "surrogateescape")
         parts.append(b"%d:%s,%d:%s," % (len(name), name.encode("ascii"), len(raw), raw))
-    body = b"".join(parts)
+    return b"".join(parts)
+
+
+def frame_body(op: str, body: bytes) -> bytes:
+    """Bytes of the frame with this body.
+
+    Raises
+    ------
+    WireError
+        The body is longer than ``MAX_BODY_BYTES``.
+    """
     if len(body) > MAX_BODY_BYTES:
         raise WireError(f"a frame of {len(body)} bytes is over the limit of {MAX_BODY_BYTES}")
     return b"FG1%s%08d%s" % (op.encode("ascii"), len(body), body)
@@ -77,6 +92,23 @@ def parse_header(raw: bytes | bytearray) -> Header:
     return Header(match[1].decode("ascii"), length)
 
 
+def split_frame(raw: bytes | bytearray) -> tuple[str, bytes] | None:
+    """Operation and body of the one frame in ``raw``, ``None`` while bytes are missing.
+
+    Raises
+    ------
+    WireError
+        It is no frame, or more than one.
+    """
+    if len(raw) < HEADER_BYTES:
+        return None
+    header = parse_header(raw)
+    extra = len(raw) - HEADER_BYTES - header.body_bytes
+    if extra > 0:
+        raise WireError(f"{extra} bytes after the request")
+    return None if extra else (header.op, bytes(raw[HEADER_BYTES:]))
+
+
 def parse_fields(body: bytes) -> dict[str, str]:
     """Return the fields of a body; bytes that are no UTF-8 become lone surrogates (``surrogateescape``).
 
@@ -87,15 +119,24 @@ def parse_fields(body: bytes) -> dict[str, str]:
         ``MAX_FIELDS``.
     """
     fields: dict[str, str] = {}
-    at, end = 0, len(body)
-    while at < end:
-        match = _FIELD.match(body, at)
-        if match is None or int(match[1]) != len(match[2]):
+    # One character per byte, so that the lengths count characters; values are decoded below if they need it.
+    text = body.decode("latin-1")
+    at, end = 0, len(text)
+    while at < end and len(fields) < MAX_FIELDS:
+        match = _FIELD.match(text, at)
+        if match is None:
             raise WireError(f"no field at byte {at}: {body[at : at + 40]!r}")
-        stop = match.end() + int(match[3])
-        name = match[2].decode("ascii")
-        if body[stop : stop + 1] != b"," or name in fields or len(fields) >= MAX_FIELDS:
-            raise WireError(f"field {name} does not end in a comma, comes twice or is one too many")
-        fields[name] = body[match.end() : stop].decode("utf-8", "surrogateescape")
+        name_length, name, length = match.groups()
+        start = match.end()
+        stop = start + int(length)
+        if int(name_length) != len(name) or text[stop : stop + 1] != "," or name in fields:
+            raise WireError(f"field {name} has another length, does not end in a comma or comes twice")
+        fields[name] = text[start:stop]
         at = stop + 1
-    return fields
+    if at < end:
+        raise WireError(f"more than {MAX_FIELDS} fields")
+    return fields if text.isascii() else {name: _decode(value) for name, value in fields.items()}
+
+
+def _decode(value: str) -> str:
+    return value.encode("latin-1").decode("utf-8", "surrogateescape")

@@ -12,7 +12,7 @@ from policies.cycle import decide
 from policies.plan import BandMemory, Plan, SlaMemory
 from policies.site_policy import Mode
 from slurm_plugin.client import SlurmClient
-from slurm_plugin.errors import SlurmAuthError, SlurmUnavailable, StaleStateError
+from slurm_plugin.errors import SlurmAuthError, SlurmError, SlurmUnavailable, StaleStateError
 from slurm_plugin.metrics import RebalancerMetrics
 from slurm_plugin.qos_helper.client import QosHelper, SocketQosHelper, helper_socket
 from slurm_plugin.rebalancer.daemon_state import Outcome
@@ -22,6 +22,7 @@ from slurm_plugin.rebalancer.observe import GroupCache, observe
 from slurm_plugin.rebalancer.outcomes import EnactReport
 from slurm_plugin.rebalancer.own_qos import OwnQos
 from slurm_plugin.rebalancer.rate_limit import TokenBucket
+from slurm_plugin.rebalancer.reset import ResetReport
 from slurm_plugin.rebalancer.writers import EnactRules
 from slurm_plugin.site import SiteFile
 from slurm_plugin.site.switch import is_off
@@ -39,12 +40,15 @@ class CycleResult:
     ----------
     outcome : Outcome
         ``STALE`` if the observation was too doubtful to act on; ``error`` says why.
+    released : ResetReport
+        Jobs that left the agents and got their former factor back.
     durations_s : dict of str to float
         Seconds by verb.
     """
 
     snapshot: Snapshot
     enacted: EnactReport
+    released: ResetReport
     outcome: Outcome
     error: Exception | None
     durations_s: dict[str, float]
@@ -159,12 +163,14 @@ class Rebalancer:
         self.sla_memory, self.band_memory = plan.sla_memory, plan.band_memory
         clock.lap("decide")
         enacted, outcome = self._enact(plan, seen, now_s)
+        released, error = self._release(seen, now_s) if outcome is Outcome.OK else (ResetReport(), enacted.error)
         clock.lap("enact")
         return CycleResult(
             snapshot=snapshot,
             enacted=enacted,
-            outcome=outcome,
-            error=enacted.error,
+            released=released,
+            outcome=outcome if error is enacted.error else outcome_of(error),
+            error=error,
             durations_s=clock.laps_s,
             digest=plan_digest(plan),
         )
@@ -178,6 +184,14 @@ class Rebalancer:
         except StaleStateError as err:
             return EnactReport.refused(plan, err), Outcome.STALE
         return report, outcome_of(report.error)
+
+    def _release(self, seen: Observation, now_s: float) -> tuple[ResetReport, SlurmError | None]:
+        if self.is_dry_run or self.site.policy.mode is not Mode.ENFORCE:
+            return ResetReport(), None
+        try:
+            return self.enactor.release(seen, self.site.policy, now_s=now_s), None
+        except SlurmError as err:
+            return ResetReport(), err
 
 
 def outcome_of(error: Exception | None) -> Outcome:

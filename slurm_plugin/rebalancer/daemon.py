@@ -42,11 +42,11 @@ from slurm_plugin.rebalancer.daemon_state import (
 from slurm_plugin.rebalancer.lease import hold_lease
 from slurm_plugin.rebalancer.logfmt import key_values
 from slurm_plugin.rebalancer.preempt_lists import ListReport, restore_lists
-from slurm_plugin.rebalancer.report import Reporter
+from slurm_plugin.rebalancer.report import Reporter, log_restores
 from slurm_plugin.rebalancer.reset import ResetReport, reset_effects
 from slurm_plugin.rebalancer.snapshot_ring import last_snapshot
 from slurm_plugin.site import load_site
-from slurm_plugin.site.switch import is_off
+from slurm_plugin.site.switch import off_stamp
 from slurm_plugin.snapshot import SnapshotError
 
 if TYPE_CHECKING:
@@ -161,11 +161,11 @@ class Daemon:
         return None
 
     def _look(self) -> Event:
-        off = is_off(self.rebalancer.site)
-        self.rebalancer.metrics.set_enabled(is_enabled=not off)
+        stamp = off_stamp(self.rebalancer.site)
+        self.rebalancer.metrics.set_enabled(is_enabled=stamp is None)
         looked: list[Looked] = []
         outcome = self._guard(
-            "look", lambda: looked.append(Looked(is_off=off, is_primary=self.rebalancer.client.is_primary()))
+            "look", lambda: looked.append(Looked(off_stamp=stamp, is_primary=self.rebalancer.client.is_primary()))
         )
         return looked[0] if looked else CycleEnded(outcome=outcome)
 
@@ -201,10 +201,7 @@ class Daemon:
         for report in reports:
             n_touched = report.n_touched
             rebalancer.metrics.count("fairgpu_restored_jobs_total", len(report.restored))
-            restored, gone, failed = len(report.restored), len(report.gone), len(report.failed)
-            _log.info(key_values(event="reset", restored=restored, gone=gone, failed=failed, moved=len(report.moved)))
-            for job_id, text in report.failed:
-                _log.error(key_values(event="restore_failed", job=job_id, text=text))
+            log_restores("reset", report)
             _log_lists(report.lists)
         return ResetEnded(outcome=outcome, n_touched=n_touched)
 

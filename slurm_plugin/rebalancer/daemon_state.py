@@ -17,6 +17,8 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Final, assert_never
 
+from slurm_plugin.site.switch import OffStamp
+
 MAX_BACKOFF_S: Final = 30.0
 DENIED_PAUSE_S: Final = 60.0
 """A refused permission needs a human; asking Slurm every cycle would only fill its log."""
@@ -56,6 +58,8 @@ class DaemonState:
         Failures in a row.
     clean_resets : int
         Resets in a row that found nothing to do.
+    off_stamp : tuple or None
+        The switch that the resets are for: on and off between two looks is another one.
     interval_s : float
         Cycle interval, seconds.
     """
@@ -63,6 +67,7 @@ class DaemonState:
     phase: Phase = Phase.ACTIVE
     failures: int = 0
     clean_resets: int = 0
+    off_stamp: OffStamp | None = None
     interval_s: float
 
 
@@ -73,9 +78,9 @@ class Woke:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Looked:
-    """The kill switch and the controller's role were read."""
+    """The kill switch (``None`` is on) and the controller's role were read."""
 
-    is_off: bool
+    off_stamp: OffStamp | None
     is_primary: bool
 
 
@@ -190,8 +195,11 @@ def backoff_s(failures: int, interval_s: float) -> float:
 def _after_look(state: DaemonState, event: Looked) -> tuple[DaemonState, Instruction]:
     if not event.is_primary:
         return replace(state, phase=Phase.STANDBY), Sleep(seconds=state.interval_s)
-    if not event.is_off:
-        return replace(state, phase=Phase.ACTIVE, clean_resets=0), RunCycle()
+    if event.off_stamp is None:
+        return replace(state, phase=Phase.ACTIVE, clean_resets=0, off_stamp=None), RunCycle()
+    if event.off_stamp != state.off_stamp:
+        # Whatever the hook answered before this switch was set may be in the queue.
+        state = replace(state, phase=Phase.RESETTING, clean_resets=0, off_stamp=event.off_stamp)
     if state.phase is Phase.OFF:
         return state, Sleep(seconds=state.interval_s)
     return replace(state, phase=Phase.RESETTING), ResetFactors()

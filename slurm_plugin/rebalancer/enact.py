@@ -11,14 +11,18 @@ from dataclasses import dataclass, field
 from itertools import groupby
 from typing import TYPE_CHECKING, Final
 
+from policies.plan import SetSiteFactor
 from policies.site_policy import Mode
 from slurm_plugin.client import SlurmClient
 from slurm_plugin.errors import SlurmAuthError, SlurmError, StaleStateError
 from slurm_plugin.qos_helper.client import QosHelper
-from slurm_plugin.rebalancer.decision_view import Key, job_of, key_of
+from slurm_plugin.rebalancer.decision_view import job_of, key_of
 from slurm_plugin.rebalancer.history import History
 from slurm_plugin.rebalancer.outcomes import EnactOutcome, EnactReport
+from slurm_plugin.rebalancer.pauses import Pauses, factor_key, move_key
 from slurm_plugin.rebalancer.rate_limit import TokenBucket
+from slurm_plugin.rebalancer.reset import ResetReport, apply_moves, apply_restores
+from slurm_plugin.rebalancer.strays import find_strays
 from slurm_plugin.rebalancer.writers import Batch, EnactRules, Writer
 
 if TYPE_CHECKING:
@@ -26,6 +30,7 @@ if TYPE_CHECKING:
 
     from policies.plan import Decision, Plan
     from policies.records import Observation
+    from policies.site_policy import SitePolicy
 
 CHUNK: Final = 100
 """Updates per command: about 0.1 s between two looks at the kill switch."""
@@ -47,8 +52,8 @@ class Enactor:
     ----------
     is_off, is_stopping : callable
         Asked before every chunk.
-    refused : dict of Key to float
-        When a decision may be tried again, seconds since the epoch.
+    pauses : Pauses
+        What is left alone for a while.
     """
 
     client: SlurmClient
@@ -57,7 +62,7 @@ class Enactor:
     bucket: TokenBucket
     is_off: Callable[[], bool]
     is_stopping: Callable[[], bool] = lambda: False
-    refused: dict[Key, float] = field(default_factory=dict)
+    pauses: Pauses = field(default_factory=Pauses)
 
     def enact(self, plan: Plan, observation: Observation, *, rules: EnactRules, now_s: float) -> EnactReport:
         """Write what the plan says; return what became of each decision.
@@ -72,24 +77,51 @@ class Enactor:
         error = None
         if rules.mode is not Mode.ENFORCE:
             batch.note(plan.decisions, EnactOutcome.NOT_ENFORCED)
-        elif plan.decisions:
-            check_fresh(plan, observation, now_s=now_s)
+        else:
+            if plan.decisions:
+                check_fresh(plan, observation, now_s=now_s)
             ready = self._ready(plan.decisions, batch, min_age_s=min_job_age_s(observation.slurm_version))
             granted, self.bucket = self.bucket.take(len(ready), now_s=now_s)
             error = self._write(ready[:granted], batch)
-            self.refused |= batch.refused
         return EnactReport(enacted=tuple(map(batch.enacted, plan.decisions)), error=error)
 
+    def release(self, observation: Observation, policy: SitePolicy, *, now_s: float) -> ResetReport:
+        """Give waiting jobs that are no agent's any more their former factor and QOS back, under the same limits.
+
+        Raises
+        ------
+        SlurmUnavailable, SlurmAuthError
+            Slurm went away or refuses; what was done so far is noted.
+        """
+        youngest_s = now_s - min_job_age_s(observation.slurm_version)
+        found = find_strays(observation, policy, self.history)
+        factors = [one for one in found.factors if factor_key(one.job.job_id) not in self.pauses]
+        factors = [one for one in factors if one.job.submit_s <= youngest_s]
+        moves = [one for one in found.moves if move_key(one.job.job_id) not in self.pauses]
+        moves = [one for one in moves if one.job.submit_s <= youngest_s]
+        if not (factors or moves) or self._stopped() is not None:
+            return ResetReport()
+        n_granted, self.bucket = self.bucket.take(len(factors) + len(moves), now_s=now_s)
+        factors = factors[:n_granted]
+        report = apply_restores(factors, self.client, self.history, at_s=observation.at_s)
+        moved = apply_moves(moves[: n_granted - len(factors)], self.client, self.history, at_s=observation.at_s)
+        for job_id, _ in report.failed:
+            self.pauses.note_refused(factor_key(job_id), now_s=now_s)
+        for job_id, _ in moved.failed:
+            self.pauses.note_refused(move_key(job_id), now_s=now_s)
+        return report.plus(moved)
+
     def _ready(self, decisions: Sequence[Decision], batch: Batch, *, min_age_s: int) -> list[Decision]:
-        self.refused = {key: until_s for key, until_s in self.refused.items() if until_s > batch.now_s}
+        wrong = {decision.job_id for decision in decisions if isinstance(decision, SetSiteFactor)}
+        self.pauses.refresh(wrong, batch.jobs, now_s=batch.now_s)
         ready = []
         for decision in decisions:
             job_id = job_of(decision)
             job = None if job_id is None else batch.jobs.get(job_id)
             if job_id is not None and job is None:
                 batch.note([decision], EnactOutcome.GONE, "not in the observation")
-            elif key_of(decision) in self.refused:
-                batch.note([decision], EnactOutcome.PAUSED, "Slurm refused it last time")
+            elif key_of(decision) in self.pauses:
+                batch.note([decision], EnactOutcome.PAUSED, "its last update was refused or had no effect")
             elif job is not None and batch.now_s - job.submit_s < min_age_s:
                 batch.note([decision], EnactOutcome.YOUNG, f"younger than {min_age_s} s")
             else:
@@ -97,7 +129,7 @@ class Enactor:
         return ready
 
     def _write(self, decisions: Sequence[Decision], batch: Batch) -> SlurmError | None:
-        writer = Writer(client=self.client, helper=self.helper, history=self.history)
+        writer = Writer(client=self.client, helper=self.helper, history=self.history, pauses=self.pauses)
         left = list(_chunks(decisions))
         while left:
             stopped = self._stopped()

@@ -6,6 +6,7 @@ us forget a former value while we run; what the disk missed is written as soon a
 
 from __future__ import annotations
 
+import json
 import logging
 import time
 from typing import TYPE_CHECKING, Any, Final
@@ -66,10 +67,10 @@ class History:
         self.moves = UndoJournal(TouchedQos, self._attempt)
         self._pruned_s = 0.0
 
-    def hidden_factors(self, jobs: Sequence[JobRecord]) -> dict[JobId, int]:
-        """Return the last known site factor of jobs that show none: as seen before, else as the hook set it."""
+    def known_factors(self, jobs: Sequence[JobRecord]) -> dict[JobId, int]:
+        """Return the last factor of ours that jobs are known to have: as seen before, else as the hook set it."""
         found: dict[JobId, int] = {}
-        self._attempt(lambda store: found.update(_find_hidden(store, jobs)))
+        self._attempt(lambda store: found.update(_find_factors(store, jobs)))
         return found
 
     def add_cycle(self, row: Mapping[str, Any]) -> None:
@@ -136,13 +137,15 @@ class History:
         return True
 
 
-def _find_hidden(store: HistoryStore, jobs: Sequence[JobRecord]) -> dict[JobId, int]:
+def _find_factors(store: HistoryStore, jobs: Sequence[JobRecord]) -> dict[JobId, int]:
     if not jobs:
         return {}
     first_s = min(job.submit_s for job in jobs) - SUBMISSION_SLACK_S
+    # A job that left the agents' partitions or accounts has ended for the table; it is asked for by its id.
     rows = store.query(
-        "SELECT job_id, submit_s, site_factor FROM jobs WHERE site_factor IS NOT NULL AND end_s IS NULL "
-        "ORDER BY submit_s"
+        "SELECT job_id, submit_s, site_factor FROM jobs WHERE site_factor IS NOT NULL "
+        "AND job_id IN (SELECT value FROM json_each(?)) ORDER BY submit_s",
+        (json.dumps([job.job_id for job in jobs]),),
     )
     seen = {row["job_id"]: (row["submit_s"], row["site_factor"]) for row in rows}
     # A message in brackets marks a modification or a mode that sets nothing (the hook's recorder).
@@ -158,11 +161,13 @@ def _find_hidden(store: HistoryStore, jobs: Sequence[JobRecord]) -> dict[JobId, 
         submit_s, factor = seen.get(job.job_id, (None, 0))
         if submit_s is not None and (submit_s == job.submit_s or job.restarts > 0):
             found[job.job_id] = factor
-        elif (answered := _answer_near(answers.get(job.uid, ()), job.submit_s)) is not None:
+        elif (answered := _answer_near(answers.get(job.uid, ()), job)) is not None:
             found[job.job_id] = answered
     return found
 
 
-def _answer_near(answers: Iterable[tuple[float, int]], submit_s: int) -> int | None:
-    near = [factor for at_s, factor in answers if abs(at_s - submit_s) <= SUBMISSION_SLACK_S]
+def _answer_near(answers: Iterable[tuple[float, int]], job: JobRecord) -> int | None:
+    near = [factor for at_s, factor in answers if abs(at_s - job.submit_s) <= SUBMISSION_SLACK_S]
+    if job.site_factor in near:
+        return job.site_factor
     return near[0] if near else None

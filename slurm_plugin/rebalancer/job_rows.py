@@ -61,10 +61,10 @@ def job_rows(seen: Observation, policy: SitePolicy, factors: Mapping[JobId, int]
     resolver = Resolver.from_observation(seen, policy)
     alive = [job for job in seen.jobs if is_alive(job)]
     owners = resolver.decide_all(alive)
-    flags = [flags_json(decision.tags) for decision in owners.decisions]
+    flags = {tags: flags_json(tags) for tags in set(owners.tags)}
     rows = (
-        _row(job, owners.decisions[code], flags[code], factor=factors.get(job.job_id, job.site_factor), at_s=seen.at_s)
-        for job, code in zip(alive, owners.column.codes.tolist(), strict=True)
+        _row(job, owners.decisions[code], flags[tags], factor=factors.get(job.job_id, job.site_factor), at_s=seen.at_s)
+        for job, code, tags in zip(alive, owners.column.codes.tolist(), owners.tags, strict=True)
         if owners.decisions[code].agent is not None
     )
     return {(row["job_id"], row["submit_s"]): row for row in rows}

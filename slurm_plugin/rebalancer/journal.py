@@ -59,7 +59,7 @@ def compute_restores(
     *,
     scale: int,
     is_managed: Callable[[JobRecord], bool],
-    hidden_factors: Mapping[JobId, int],
+    known_factors: Mapping[JobId, int],
 ) -> tuple[Restore, ...]:
     """Return what to write so that nothing of ours has effect any more.
 
@@ -69,21 +69,22 @@ def compute_restores(
         All that Slurm knows; held, running and suspended ones show no site factor.
     is_managed : callable
         Whether the site file gives the job to an agent.
-    hidden_factors : mapping of JobId to int
-        Last known factor of jobs that show none, from the history.
+    known_factors : mapping of JobId to int
+        Last known factor of jobs that show none or belong to no agent (any more), from the history.
     """
     restores: list[Restore] = []
     for job in jobs:
         if not is_alive(job):
             continue
-        entry = find_entry(job, journal)
+        entry, known = find_entry(job, journal), known_factors.get(job.job_id)
         if job.site_factor is None:
-            known = hidden_factors.get(job.job_id, 0)
-            is_ours = _is_hidden_ours(entry, is_range=1 <= known <= scale and is_managed(job))
+            is_ours = _is_hidden_ours(entry, known, scale) and (entry is not None or is_managed(job))
+        elif entry is None:
+            is_ours = 1 <= job.site_factor <= scale and (job.site_factor == known or is_managed(job))
         else:
-            is_ours = _is_shown_ours(job, entry, scale, is_managed)
+            is_ours = _is_shown_ours(job.site_factor, entry, scale)
         former = entry.former if entry is not None else 0
-        if is_ours and job.site_factor != former:
+        if is_ours and (job.site_factor != former or _is_masked(job, entry)):
             restores.append(Restore(job=job, value=former))
     return tuple(restores)
 
@@ -100,14 +101,17 @@ def _is_foreign(shown: int, entry: TouchedJob, scale: int) -> bool:
     return shown != 0 and not 1 <= shown <= scale and shown != entry.last_written
 
 
-def _is_shown_ours(
-    job: JobRecord, entry: TouchedJob | None, scale: int, is_managed: Callable[[JobRecord], bool]
-) -> bool:
-    shown = job.site_factor or 0
-    if 1 <= shown <= scale:
-        return entry is not None or is_managed(job)
-    return entry is not None and shown == entry.last_written != entry.former
+def _is_shown_ours(shown: int, entry: TouchedJob, scale: int) -> bool:
+    is_undone = entry.last_written == entry.former
+    return 1 <= shown <= scale or (not is_undone and shown in {0, entry.last_written})
 
 
-def _is_hidden_ours(entry: TouchedJob | None, *, is_range: bool) -> bool:
-    return is_range if entry is None else entry.last_written != entry.former
+def _is_masked(job: JobRecord, entry: TouchedJob | None) -> bool:
+    """Whether 0 may hide what we wrote: Slurm shows 0 while a priority is pinned and ours again afterwards."""
+    return job.site_factor == 0 and entry is not None and entry.last_written != entry.former
+
+
+def _is_hidden_ours(entry: TouchedJob | None, known: int | None, scale: int) -> bool:
+    if entry is not None:
+        return entry.last_written != entry.former
+    return known is not None and 1 <= known <= scale

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 FILE_NAME: Final = "rebalancer.lock"
+_MODE: Final = 0o600
 _TRIES: Final = 5
 _PAUSE_S: Final = 0.05
 
@@ -38,8 +39,12 @@ def hold_lease(state_dir: Path, *, now_s: float) -> Iterator[None]:
     AlreadyRunningError
         If another process holds it; the message names its pid.
     """
-    with (state_dir / FILE_NAME).open("a+", encoding="ascii") as file:
+    # Nobody else may open it: whoever can read a file can lock it, and would keep every rebalancer away.
+    flags = os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC
+    descriptor = os.open(state_dir / FILE_NAME, flags, _MODE)
+    with os.fdopen(descriptor, "a+", encoding="ascii") as file:
         _lock(file, state_dir)
+        os.fchmod(descriptor, _MODE)
         file.truncate(0)
         file.write(json.dumps({"pid": os.getpid(), "started_s": now_s}) + "\n")
         file.flush()
@@ -48,7 +53,13 @@ def hold_lease(state_dir: Path, *, now_s: float) -> Iterator[None]:
 
 
 def lease_holder(state_dir: Path) -> LeaseHolder | None:
-    """Return who holds the lease, ``None`` if nobody does."""
+    """Return who holds the lease, ``None`` if nobody does.
+
+    Raises
+    ------
+    PermissionError
+        Only root and the rebalancer's user may look.
+    """
     try:
         file = (state_dir / FILE_NAME).open(encoding="ascii")
     except FileNotFoundError:

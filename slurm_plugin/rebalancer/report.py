@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from slurm_plugin.rebalancer.cycle import CycleResult, Rebalancer
+    from slurm_plugin.rebalancer.reset import ResetReport
 
 _log = logging.getLogger(__name__)
 
@@ -57,6 +58,8 @@ class Reporter:
     def report(self, rebalancer: Rebalancer, result: CycleResult) -> None:
         """Tell everybody about one cycle."""
         log_decisions(result)
+        if result.released.n_touched:
+            log_restores("released", result.released)
         metrics = rebalancer.metrics
         reclaims = self._reclaims(result)
         for reclaim in reclaims:
@@ -71,6 +74,7 @@ class Reporter:
         for outcome in EnactOutcome:
             if n_decisions := result.enacted.count(outcome):
                 metrics.count("fairgpu_decisions_total", n_decisions, outcome=outcome.value)
+        metrics.count("fairgpu_restored_jobs_total", len(result.released.restored))
         metrics.count("fairgpu_cycles_total", outcome=result.outcome.value)
         _log.info(cycle_line(result))
 
@@ -181,6 +185,14 @@ def _reclaim_line(result: CycleResult, reclaim: Reclaim) -> str:
         claimant_job=reclaim.claimant_job,
         ran_s=round(reclaim.ran_s, 1),
     )
+
+
+def log_restores(event: str, report: ResetReport) -> None:
+    """Log one line for a reset or release, and one per job that Slurm refused to change."""
+    restored, gone, failed = len(report.restored), len(report.gone), len(report.failed)
+    _log.info(key_values(event=event, restored=restored, gone=gone, failed=failed, moved=len(report.moved)))
+    for job_id, text in report.failed:
+        _log.error(key_values(event="restore_failed", job=job_id, text=text))
 
 
 def _write_counted(rebalancer: Rebalancer, file: str, write: Callable[[], None]) -> None:

@@ -1,6 +1,7 @@
 """The kill switch's effect: every job gets back the site factor and the QOS that it had before us.
 
-The full Preempt lists come back, too. A running job's QOS cannot change; it keeps its band until it ends.
+The full Preempt lists come back, too. A running job's QOS cannot change; it keeps its band until it ends. The same
+restores serve strays (see :mod:`slurm_plugin.rebalancer.strays`).
 """
 
 from __future__ import annotations
@@ -16,13 +17,13 @@ from slurm_plugin.rebalancer.journal import Restore, compute_restores, find_entr
 from slurm_plugin.rebalancer.observe import GroupCache, observe
 from slurm_plugin.rebalancer.own_qos import OwnQos
 from slurm_plugin.rebalancer.preempt_lists import ListReport, restore_lists
-from slurm_plugin.rebalancer.qos_journal import compute_qos_restores
+from slurm_plugin.rebalancer.qos_journal import QosRestore, compute_qos_restores
 from slurm_plugin.rebalancer.store import TouchedJob, TouchedQos
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
-    from policies.records import JobRecord, Observation
+    from policies.records import JobRecord
     from policies.site_policy import SitePolicy
     from slurm_plugin.client import SlurmClient, UpdateOutcome
     from slurm_plugin.qos_helper.client import QosHelper
@@ -61,14 +62,18 @@ class ResetReport:
         """How many jobs and lists were not yet as they should be; a list that no helper can write is not counted."""
         return len(self.restored) + len(self.gone) + len(self.failed) + len(self.moved) + len(self.lists.restored)
 
+    def plus(self, moves: ResetReport) -> ResetReport:
+        """Return one report for site factors (this one) and ``moves``."""
+        return replace(self, moved=moves.moved, gone=self.gone + moves.gone, failed=self.failed + moves.failed)
+
 
 def reset_effects(
     site: SiteFile, client: SlurmClient, *, helper: QosHelper, history: History | None = None
 ) -> ResetReport:
     """Give every job its former site factor and QOS back and return what was done. Doing it again changes nothing.
 
-    Pending jobs are known by the factor that ``sprio`` shows. Held, running and suspended ones show none:
-    for them the undo journal and the history say whether we set one.
+    Pending jobs of agents are known by the factor that ``sprio`` shows. Held, running and suspended ones show
+    none: for them, and for strays, the undo journal and the history say whether we set one.
 
     Parameters
     ----------
@@ -85,67 +90,87 @@ def reset_effects(
     used = history or History(site.paths.state_dir / FILE_NAME)
     try:
         seen = observe(client, site, GroupCache())
-        report = _reset_factors(site, client, used, seen)
-        moves = _reset_moves(site.policy, client, used, seen)
-        report = replace(report, moved=moves.moved, gone=report.gone + moves.gone, failed=report.failed + moves.failed)
+        resolver = Resolver.from_observation(seen, site.policy)
+        restores = find_restores(
+            seen.jobs, site.policy, used, is_managed=lambda job: resolver.decide_one(job).agent is not None
+        )
+        report = apply_restores(restores, client, used, at_s=seen.at_s)
+        moves = compute_qos_restores(seen.jobs, used.moves.lines, OwnQos.from_policy(site.policy))
+        report = report.plus(apply_moves(moves, client, used, at_s=seen.at_s))
         return replace(report, lists=restore_lists(site.policy, client, helper))
     finally:
         if history is None:
             used.close()
 
 
-def _reset_factors(site: SiteFile, client: SlurmClient, history: History, seen: Observation) -> ResetReport:
-    hidden = [job for job in seen.jobs if is_alive(job) and job.site_factor is None]
-    restores = compute_restores(
-        seen.jobs,
-        history.factors.lines,
-        scale=site.policy.factor_scale,
-        is_managed=_managed_check(seen, site.policy),
-        hidden_factors=history.hidden_factors(hidden),
-    )
+def apply_restores(restores: Sequence[Restore], client: SlurmClient, history: History, *, at_s: float) -> ResetReport:
+    """Write restores of site factors and note them in the journal.
+
+    Raises
+    ------
+    SlurmUnavailable, SlurmAuthError
+        As :func:`reset_effects`.
+    """
     answers: list[UpdateOutcome] = []
     for start in range(0, len(restores), CHUNK):
         chunk = restores[start : start + CHUNK]
         got = client.set_site_factors([(restore.job.job_id, restore.value) for restore in chunk])
-        _note_restored(history, chunk, got, at_s=seen.at_s)
+        _note_restored(history, chunk, got, at_s=at_s)
         answers.extend(got)
     return _report(restores, answers)
 
 
-def _reset_moves(policy: SitePolicy, client: SlurmClient, history: History, seen: Observation) -> ResetReport:
-    restores = compute_qos_restores(seen.jobs, history.moves.lines, OwnQos.from_policy(policy))
+def apply_moves(restores: Sequence[QosRestore], client: SlurmClient, history: History, *, at_s: float) -> ResetReport:
+    """Write restores of QOSes and note them in the journal.
+
+    Raises
+    ------
+    SlurmUnavailable, SlurmAuthError
+        As :func:`reset_effects`.
+    """
+    wanted = {restore.job.job_id: restore for restore in restores}
     answers: list[UpdateOutcome] = []
     for start in range(0, len(restores), CHUNK):
         chunk = restores[start : start + CHUNK]
-        answers.extend(client.set_job_qos([(restore.job.job_id, restore.qos) for restore in chunk]))
-    wanted = {restore.job.job_id: restore for restore in restores}
-    done = [wanted[answer.job_id] for answer in answers if answer.status is UpdateStatus.OK]
-    history.moves.touch(
-        [
-            TouchedQos(
-                job_id=restore.job.job_id,
-                submit_s=restore.job.submit_s,
-                former=restore.qos,
-                last_written=restore.qos,
-                at_s=seen.at_s,
-            )
-            for restore in done
-        ]
-    )
+        got = client.set_job_qos([(restore.job.job_id, restore.qos) for restore in chunk])
+        done = [wanted[answer.job_id] for answer in got if answer.status is UpdateStatus.OK]
+        history.moves.touch([_moved_line(restore, at_s=at_s) for restore in done])
+        answers.extend(got)
+    by_status = {status: [a for a in answers if a.status is status] for status in UpdateStatus}
     return ResetReport(
-        moved=tuple((restore.job.job_id, restore.qos) for restore in done),
-        gone=tuple(answer.job_id for answer in answers if answer.status is UpdateStatus.GONE),
-        failed=tuple((answer.job_id, answer.text) for answer in answers if answer.status is UpdateStatus.REJECTED),
+        moved=tuple((a.job_id, wanted[a.job_id].qos) for a in by_status[UpdateStatus.OK]),
+        gone=tuple(a.job_id for a in by_status[UpdateStatus.GONE]),
+        failed=tuple((a.job_id, a.text) for a in by_status[UpdateStatus.REJECTED]),
     )
 
 
-def _managed_check(seen: Observation, policy: SitePolicy) -> Callable[[JobRecord], bool]:
-    resolver = Resolver.from_observation(seen, policy)
+def find_restores(
+    jobs: Iterable[JobRecord],
+    policy: SitePolicy,
+    history: History,
+    *,
+    is_managed: Callable[[JobRecord], bool] = lambda _: False,
+) -> tuple[Restore, ...]:
+    """Return what to write so that none of these jobs keeps a site factor of ours."""
+    alive = list(filter(is_alive, jobs))
+    doubtful = [job for job in alive if job.site_factor is None or not is_managed(job)]
+    return compute_restores(
+        alive,
+        history.factors.lines,
+        scale=policy.factor_scale,
+        is_managed=is_managed,
+        known_factors=history.known_factors(doubtful),
+    )
 
-    def is_managed(job: JobRecord) -> bool:
-        return resolver.decide_one(job).agent is not None
 
-    return is_managed
+def _moved_line(restore: QosRestore, *, at_s: float) -> TouchedQos:
+    return TouchedQos(
+        job_id=restore.job.job_id,
+        submit_s=restore.job.submit_s,
+        former=restore.qos,
+        last_written=restore.qos,
+        at_s=at_s,
+    )
 
 
 def _note_restored(

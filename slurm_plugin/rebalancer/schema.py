@@ -171,7 +171,7 @@ def history_page() -> str:
         "# History",
         "",
         "The rebalancer and the hook server keep a history in `history.db` in the state directory, an SQLite file",
-        "in write-ahead mode (not on NFS). Read it with any SQLite tool, for example",
+        "in write-ahead mode (not on NFS), readable by its owner and group. Read it with any SQLite tool, for example",
         "`sqlite-utils query history.db 'select * from decisions order by at_s desc limit 20'`. Rows older than",
         "30 days are deleted. A full disk or a locked file never stops a cycle: what could not be written is",
         "counted in the metric `fairgpu_history_errors_total` and logged once per outage. Times are seconds since",

@@ -5,8 +5,12 @@ from __future__ import annotations
 import json
 import os
 import tempfile
+from fractions import Fraction
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
+
+from policies.plan import SlaMemory
+from policies.records import AgentName
 
 if TYPE_CHECKING:
     from policies.plan import Plan
@@ -35,8 +39,34 @@ def standings_bytes(plan: Plan, policy: SitePolicy, *, interval_s: float) -> byt
         "capacity": list(plan.capacity),
         "scale": policy.factor_scale,
         "agents": agents,
+        "sla_memory": [
+            {"agent": one.agent, "smoothed": one.smoothed, "factor": str(one.factor), "at_s": one.at_s}
+            for one in plan.sla_memory
+        ],
     }
     return json.dumps(body, sort_keys=True, separators=(",", ":"), allow_nan=False).encode() + b"\n"
+
+
+def read_sla_memory(run_dir: Path, *, now_s: float, max_age_s: float) -> tuple[SlaMemory, ...]:
+    """Return what the rebalancer's SLA weights remember, for users who may not read its snapshots.
+
+    Empty if there are no standings, or they are older than ``max_age_s``, or damaged.
+    """
+    try:
+        tree = json.loads((run_dir / FILE_NAME).read_bytes())
+        if not 0 <= now_s - float(tree["at_s"]) <= max_age_s:
+            return ()
+        return tuple(
+            SlaMemory(
+                agent=AgentName(one["agent"]),
+                smoothed=float(one["smoothed"]),
+                factor=Fraction(one["factor"]),
+                at_s=float(one["at_s"]),
+            )
+            for one in tree["sla_memory"]
+        )
+    except (OSError, ValueError, KeyError, TypeError, ZeroDivisionError):
+        return ()
 
 
 def write_standings(run_dir: Path, content: bytes) -> None:

@@ -6,7 +6,10 @@ Write-ahead logging and a short busy timeout let both write. Every failure of th
 
 from __future__ import annotations
 
+import os
 import sqlite3
+import stat
+import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
@@ -25,6 +28,8 @@ if TYPE_CHECKING:
 
 BUSY_TIMEOUT_S: Final = 1.0
 RETENTION_S: Final = 30 * 86_400.0
+_MODE: Final = 0o640
+_PAUSE_S: Final = 0.02
 PRUNE_BATCH: Final = 5_000
 """Rows per table and call, so that pruning never holds the database for long."""
 
@@ -73,6 +78,12 @@ _JOURNALS: Final[dict[type, str]] = {TouchedJob: "touched_jobs", TouchedQos: "to
 class HistoryStore:
     """An open history database; use it from one thread. Every method may raise :class:`HistoryError`.
 
+    Raises
+    ------
+    PermissionError
+        This user may not read it. It is for its owner and group: it tells what everybody's jobs do, and whoever
+        can read a database can lock it.
+
     Parameters
     ----------
     path : Path
@@ -83,6 +94,7 @@ class HistoryStore:
 
     def __init__(self, path: Path, *, busy_timeout_s: float = BUSY_TIMEOUT_S) -> None:
         with _history_errors(path):
+            _create_private(path)
             _migrate(path, busy_timeout_s)
             connection = sqlite3.connect(path, timeout=busy_timeout_s)
             connection.execute("PRAGMA synchronous=FULL")
@@ -190,12 +202,23 @@ class HistoryStore:
                 connection.executemany(sql, [dict(row) for row in rows])
 
 
+def _create_private(path: Path) -> None:
+    """Create the file before SQLite does, which gives its own two files beside it the same mode."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, _MODE)
+    try:
+        status = os.fstat(descriptor)
+        if status.st_uid == os.geteuid() and status.st_mode & stat.S_IRWXO:
+            os.fchmod(descriptor, _MODE)
+    finally:
+        os.close(descriptor)
+
+
 def _migrate(path: Path, busy_timeout_s: float) -> None:
     with closing(sqlite3.connect(path, timeout=busy_timeout_s, isolation_level=None)) as connection:
         version = connection.execute("PRAGMA user_version").fetchone()[0]
         if version == len(MIGRATIONS):
             return
-        connection.execute("PRAGMA journal_mode=WAL")
+        _switch_to_wal(connection, until_s=time.monotonic() + busy_timeout_s)
         connection.execute("BEGIN IMMEDIATE")
         version = connection.execute("PRAGMA user_version").fetchone()[0]
         if version > len(MIGRATIONS):
@@ -205,6 +228,19 @@ def _migrate(path: Path, busy_timeout_s: float) -> None:
                 connection.execute(statement)
         connection.execute(f"PRAGMA user_version = {len(MIGRATIONS)}")
         connection.execute("COMMIT")
+
+
+def _switch_to_wal(connection: sqlite3.Connection, *, until_s: float) -> None:
+    # SQLite does not wait here itself when another process switches at the same time.
+    while True:
+        try:
+            connection.execute("PRAGMA journal_mode=WAL")
+        except sqlite3.OperationalError as err:
+            if "locked" not in str(err) or time.monotonic() > until_s:
+                raise
+            time.sleep(_PAUSE_S)
+        else:
+            return
 
 
 @contextmanager

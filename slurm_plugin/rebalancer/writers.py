@@ -17,6 +17,7 @@ from slurm_plugin.rebalancer.history import History
 from slurm_plugin.rebalancer.journal import former_factor
 from slurm_plugin.rebalancer.outcomes import Enacted, EnactOutcome
 from slurm_plugin.rebalancer.own_qos import OwnQos
+from slurm_plugin.rebalancer.pauses import Pauses
 from slurm_plugin.rebalancer.qos_journal import former_qos
 from slurm_plugin.rebalancer.store import TouchedJob, TouchedQos
 
@@ -25,11 +26,9 @@ if TYPE_CHECKING:
 
     from slurm_plugin.client import UpdateOutcome
 
-REFUSED_PAUSE_S: Final = 60.0
-"""A decision that Slurm refused is not tried again for so long."""
-
 _NO_ANSWER: Final = "no answer"
 _NO_JOURNAL: Final = "the former value could not be noted"
+_NO_EFFECT: Final = "no effect so far (priority pinned by an administrator?), left alone for a minute"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,25 +42,20 @@ class EnactRules:
 
 @dataclass(slots=True, kw_only=True)
 class Batch:
-    """One plan on its way: what is known of its jobs, what became of its decisions.
-
-    Attributes
-    ----------
-    refused : dict of Key to float
-        Decisions that Slurm refused just now and until when they rest, seconds since the epoch.
-    """
+    """One plan on its way: what is known of its jobs, what became of its decisions."""
 
     rules: EnactRules
     now_s: float
     jobs: Mapping[JobId, JobRecord]
     outcomes: dict[Key, tuple[EnactOutcome, str]] = field(default_factory=dict)
-    refused: dict[Key, float] = field(default_factory=dict)
 
     def note(self, decisions: Sequence[Decision], outcome: EnactOutcome, text: str = "") -> None:
         """Say what became of decisions, unless a later word follows."""
         self.outcomes.update({key_of(decision): (outcome, text) for decision in decisions})
-        if outcome is EnactOutcome.REJECTED:
-            self.refused.update({key_of(decision): self.now_s + REFUSED_PAUSE_S for decision in decisions})
+
+    def is_written(self, decision: Decision) -> bool:
+        """Return whether the last word on a decision is that it was written."""
+        return self.outcomes[key_of(decision)][0] is EnactOutcome.WRITTEN
 
     def enacted(self, decision: Decision) -> Enacted:
         """Return the last word on a decision; without one the rate limit stood before it."""
@@ -71,11 +65,12 @@ class Batch:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Writer:
-    """Writes decisions of one kind at a time. Every method may raise ``SlurmError``."""
+    """Writes decisions of one kind at a time and notes which to leave alone. Every method may raise ``SlurmError``."""
 
     client: SlurmClient
     helper: QosHelper
     history: History
+    pauses: Pauses
 
     def write(self, chunk: Sequence[Decision], batch: Batch) -> None:
         """Write decisions that are all of one kind."""
@@ -109,7 +104,10 @@ class Writer:
         _note_asked(batch, decisions, wanted)
         if wanted:
             answers = self.client.set_site_factors([(one.job_id, one.new) for one in wanted])
-            _note_answers(batch, wanted, answers)
+            self._note_answers(batch, wanted, answers)
+        for one in filter(batch.is_written, wanted):
+            if self.pauses.note_written(batch.jobs[one.job_id], one.old, now_s=batch.now_s):
+                batch.note([one], EnactOutcome.WRITTEN, _NO_EFFECT)
 
     def _write_moves(self, decisions: Sequence[SetQos], batch: Batch) -> None:
         journal, own = self.history.moves, batch.rules.own
@@ -123,12 +121,12 @@ class Writer:
         ]
         _note_asked(batch, decisions, wanted)
         if wanted:
-            _note_answers(batch, wanted, self.client.set_job_qos([(one.job_id, one.new) for one in wanted]))
+            self._note_answers(batch, wanted, self.client.set_job_qos([(one.job_id, one.new) for one in wanted]))
 
     def _write_starts(self, decisions: Sequence[StartNow], batch: Batch) -> None:
         _note_asked(batch, decisions, decisions)
         if decisions:
-            _note_answers(batch, decisions, self.client.start_now([one.job_id for one in decisions]))
+            self._note_answers(batch, decisions, self.client.start_now([one.job_id for one in decisions]))
 
     def _write_settings(self, decisions: Sequence[SetBorrowRank | SetPreemptList], batch: Batch) -> None:
         batch.note(decisions, EnactOutcome.UNHELPED)
@@ -141,6 +139,18 @@ class Writer:
             asked = [found for found in outcomes if one.qos in found.change.names]
             failed = [found.text for found in asked if found.verdict is not Verdict.DONE]
             batch.note([one], EnactOutcome.REJECTED if failed else EnactOutcome.WRITTEN, "; ".join(failed))
+            if failed:
+                self.pauses.note_refused(key_of(one), now_s=batch.now_s)
+
+    def _note_answers(
+        self, batch: Batch, decisions: Sequence[SetSiteFactor | SetQos | StartNow], answers: Sequence[UpdateOutcome]
+    ) -> None:
+        by_job = {decision.job_id: decision for decision in decisions}
+        for answer in answers:
+            decision = by_job[answer.job_id]
+            batch.note([decision], _OUTCOME_OF[answer.status], answer.text)
+            if answer.status is UpdateStatus.REJECTED:
+                self.pauses.note_refused(key_of(decision), now_s=batch.now_s)
 
 
 _OUTCOME_OF: Final = {
@@ -153,14 +163,6 @@ _OUTCOME_OF: Final = {
 def _note_asked(batch: Batch, decisions: Sequence[Decision], wanted: Sequence[Decision]) -> None:
     batch.note(decisions, EnactOutcome.UNJOURNALLED, _NO_JOURNAL)
     batch.note(wanted, EnactOutcome.UNANSWERED, _NO_ANSWER)
-
-
-def _note_answers(
-    batch: Batch, decisions: Sequence[SetSiteFactor | SetQos | StartNow], answers: Sequence[UpdateOutcome]
-) -> None:
-    by_job = {decision.job_id: decision for decision in decisions}
-    for answer in answers:
-        batch.note([by_job[answer.job_id]], _OUTCOME_OF[answer.status], answer.text)
 
 
 def _changes(decisions: Sequence[SetBorrowRank | SetPreemptList]) -> tuple[QosChange, ...]:

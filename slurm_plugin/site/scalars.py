@@ -190,7 +190,7 @@ def _socket_path(value: object) -> Path:
 
 
 def _listen_address(value: object) -> str:
-    text = _text(value)
+    text = value if isinstance(value, str) else _shown(value)
     host, colon, port = text.rpartition(":")
     if not colon or not host or not port.isdecimal() or not 1 <= int(port) <= 65_535:
         raise ValueError(f"must be HOST:PORT such as 127.0.0.1:9465, got {text[:60]!r}")

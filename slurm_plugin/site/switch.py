@@ -6,6 +6,7 @@ Asking costs one ``lstat``; turning off writes a file beside it and renames, so 
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import secrets
 from typing import TYPE_CHECKING, Final
@@ -18,7 +19,13 @@ if TYPE_CHECKING:
     from slurm_plugin.site.load import SiteFile
 
 SWITCH_NAME: Final = "off"
+
+OffStamp = tuple[int, int]
+"""Time and inode of a switch file."""
+
+_UNSEEN: Final[OffStamp] = (0, 0)
 _MAX_REASON_BYTES: Final = 4_096
+_NO_SPACE: Final = frozenset({errno.ENOSPC, errno.EDQUOT})
 
 
 def switch_path(site: SiteFile) -> Path:
@@ -27,14 +34,22 @@ def switch_path(site: SiteFile) -> Path:
 
 
 def is_off(site: SiteFile) -> bool:
-    """Return whether FairGPU is switched off; a state directory that cannot be looked into counts as off."""
+    """Return whether FairGPU is switched off.
+
+    A state directory that is missing (not mounted?) or cannot be looked into counts as off: the switch may be there.
+    """
+    return off_stamp(site) is not None
+
+
+def off_stamp(site: SiteFile) -> OffStamp | None:
+    """Return what tells one ``fairgpu off`` from the next, ``None`` if FairGPU is on; see :func:`is_off`."""
     try:
-        os.lstat(switch_path(site))
+        found = os.lstat(switch_path(site))
     except FileNotFoundError:
-        return False
+        return None if site.paths.state_dir.is_dir() else _UNSEEN
     except OSError:
-        return True
-    return True
+        return _UNSEEN
+    return found.st_mtime_ns, found.st_ino
 
 
 def off_reason(site: SiteFile) -> str | None:
@@ -52,6 +67,8 @@ def off_reason(site: SiteFile) -> str | None:
 def turn_off(site: SiteFile, reason: str = "") -> None:
     """Create the switch, or replace its reason; readable by all, so that every process of ours sees it.
 
+    On a full disk the switch works without its reason: an empty file needs no block.
+
     Raises
     ------
     ConfigError
@@ -59,23 +76,38 @@ def turn_off(site: SiteFile, reason: str = "") -> None:
     """
     text = reason.encode("utf-8", "replace")[:_MAX_REASON_BYTES] + b"\n"
     target = switch_path(site)
-    temporary = target.with_name(f".{SWITCH_NAME}.{secrets.token_hex(8)}")
-    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
     try:
-        descriptor = os.open(temporary, flags, 0o644)
         try:
-            with open(descriptor, "wb") as file:  # noqa: PTH123 - opened above, exclusively
-                os.fchmod(file.fileno(), 0o644)
-                file.write(text)
-                file.flush()
-                os.fsync(file.fileno())
-            os.replace(temporary, target)  # noqa: PTH105 - replaces a link, never what it points to
-        except OSError:
-            with contextlib.suppress(OSError):
-                temporary.unlink()
-            raise
+            _replace(target, text)
+        except OSError as err:
+            if err.errno not in _NO_SPACE:
+                raise
+            _create_empty(target)
     except OSError as err:
         raise _refused(site, "off", err) from err
+
+
+def _replace(target: Path, text: bytes) -> None:
+    temporary = target.with_name(f".{SWITCH_NAME}.{secrets.token_hex(8)}")
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+    descriptor = os.open(temporary, flags, 0o644)
+    try:
+        with open(descriptor, "wb") as file:  # noqa: PTH123 - opened above, exclusively
+            os.fchmod(file.fileno(), 0o644)
+            file.write(text)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(temporary, target)  # noqa: PTH105 - replaces a link, never what it points to
+    except OSError:
+        with contextlib.suppress(OSError):
+            temporary.unlink()
+        raise
+
+
+def _create_empty(target: Path) -> None:
+    """Create the switch without content; one that is there already, whatever it is, does its work."""
+    with contextlib.suppress(FileExistsError):
+        os.close(os.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o644))
 
 
 def turn_on(site: SiteFile) -> bool:

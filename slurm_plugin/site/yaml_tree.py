@@ -189,7 +189,8 @@ def _syntax_message(err: yaml.YAMLError) -> str:
     if mark is None:
         return f"not readable as YAML: {' '.join(str(err).split())}"
     problem = getattr(err, "problem", None) or "not readable as YAML"
-    return f"line {mark.line + 1}: {problem} (column {mark.column + 1})"
+    hint = "; a tab? YAML is indented with blanks" if "cannot start any token" in problem else ""
+    return f"line {mark.line + 1}: {problem} (column {mark.column + 1}){hint}"
 
 
 def _scalar(event: yaml.ScalarEvent) -> str | int | Decimal | bool | None:

@@ -72,7 +72,7 @@ def read_indicators(path: Path, *, now_s: float) -> IndicatorReading:
     try:
         text, modified_s = _read_file(path)
     except OSError as err:
-        return IndicatorReading(problems=((f"indicator file: {err.strerror or err}", 1),))
+        return IndicatorReading(problems=((f"{path}: {err.strerror or err}", 1),))
     return parse_indicators(text, modified_s=modified_s, now_s=now_s)
 
 

@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 REPO: Final = Path(__file__).resolve().parents[2]
 MINI: Final = str(REPO / "scripts/mini-slurm")
 USERS: Final = ("alice", "bob", "carol", "dave", "mallory", "fairgpu")
+SCALE: Final = 1_000_000
+"""``site_factor.scale`` of the site file that ``mini-slurm`` writes."""
 
 
 class QueuedJob(NamedTuple):

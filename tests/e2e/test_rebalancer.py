@@ -8,14 +8,13 @@ from typing import TYPE_CHECKING
 import pytest
 
 from slurm_plugin.snapshot import load_run
-from tests.e2e.mini_cluster import Daemon, start_rebalancer
+from tests.e2e.mini_cluster import SCALE, Daemon, start_rebalancer
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from tests.e2e.mini_cluster import MiniCluster
 
-SCALE = 1_000_000
 ADOPTED_S = 20
 """Below Slurm 24.11 a job is touched when it is 5 s old; cycles come every second."""
 
@@ -88,6 +87,16 @@ def test_off_gives_every_factor_back_and_on_resumes(cluster: MiniCluster) -> Non
     late = _submit(cluster, "bob", "--account=rec")
     cluster.run("fairgpu", "fairgpu", "on")
     cluster.wait(lambda: all(factor > 0 for factor in _factors(cluster, *ours, late)), ADOPTED_S, "on resumes")
+
+
+@pytest.mark.usefixtures("full", "rebalancer")
+def test_a_job_that_its_user_moves_out_of_reach_loses_its_factor(cluster: MiniCluster) -> None:
+    to_partition, to_account, stays = (_submit(cluster, "alice", "--account=risk") for _ in range(3))
+    _wait_adopted(cluster, to_partition, to_account, stays)
+    cluster.run("alice", "scontrol", "update", f"jobid={to_partition}", "partition=other")
+    cluster.run("alice", "scontrol", "update", f"jobid={to_account}", "account=guest")
+    cluster.wait(lambda: _factors(cluster, to_partition, to_account) == [0, 0], 5, "a cycle gave both up")
+    assert _factors(cluster, stays) != [0]
 
 
 @pytest.mark.usefixtures("full")

@@ -145,10 +145,12 @@ def test_component_blocked_by_another_says_so() -> None:
 
 
 def test_ids_as_users_write_them() -> None:
-    observation = make_observation([make_job("12"), make_job("12_3"), make_job("20+0")])
-    assert [find_job(observation, text).job_id for text in ("12_3", "12_5", "20")] == ["12_3", "12", "20+0"]
-    with pytest.raises(PolicyError, match="job 99 is not in this observation"):
-        find_job(observation, "99")
+    observation = make_observation([make_job("12", array_job_id="12"), make_job("12_3"), make_job("20+0")])
+    found = [find_job(observation, text).job_id for text in ("12_3", "12_5", "12_[5-9%2]", "20")]
+    assert found == ["12_3", "12", "12", "20+0"]
+    for text in ("99", "12_x", "12_", "20_1", "", "_"):
+        with pytest.raises(PolicyError, match=f"job {text} is not in this observation"):
+            find_job(observation, text)
 
 
 def test_constant_policy_is_explained_with_its_own_factor() -> None:

@@ -1,4 +1,4 @@
--- For sites without a job_submit.lua of their own; others add the lines below the functions to the end of theirs.
+-- For sites without a job_submit.lua of their own; others add the lines between the functions and the final return.
 
 function slurm_job_submit(job_desc, part_list, submit_uid)
   return slurm.SUCCESS

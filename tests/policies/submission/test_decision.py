@@ -1,17 +1,23 @@
+from dataclasses import replace
 from fractions import Fraction
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from policies.records import AccountName, AgentName, PartitionName
 from policies.site_policy import AgentPolicy, SitePolicy
 from policies.submission.decision import (
+    AgentDirectory,
     AgentSource,
     Identity,
     SubmissionDecision,
     SubmissionRequest,
     Verdict,
     decide_submission,
+    decide_with_tags,
 )
+from policies.submission.tags import Tags, parse_tags
 
 
 def agent(
@@ -176,3 +182,24 @@ def test_an_account_of_two_agents_belongs_to_the_first_by_name() -> None:
     who = Identity(user="alice", groups=frozenset())
     request = SubmissionRequest(identity=who, account="shared", partitions=("gpu",), text="")
     assert decide_submission(request, site).agent == "a"
+
+
+@given(
+    words=st.lists(
+        st.sampled_from(["agent=rec", "agent=risk", "agent=x", "agent=?", "sla=soon", "stage=a"]), max_size=4
+    ),
+    account=st.sampled_from(["rec", "risk", "other", ""]),
+    user=st.sampled_from(["alice", "bob", None]),
+)
+def test_the_decision_reads_nothing_of_the_tags_but_the_claim(words: list[str], account: str, user: str | None) -> None:
+    whole = parse_tags(" ".join(words))
+    agent, is_agent_unclear, problems = whole.claim
+    claim = Tags(agent=agent, is_agent_unclear=is_agent_unclear, problems=problems)
+    request = SubmissionRequest(
+        identity=Identity(user=user, groups=frozenset()),
+        account=account,
+        partitions=(PartitionName("gpu"),),
+        text=" ".join(words),
+    )
+    directory = AgentDirectory.from_policy(SITE)
+    assert replace(decide_with_tags(request, claim, directory), tags=whole) == decide_submission(request, SITE)

@@ -5,14 +5,16 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING
 
+import pytest
+
 from policies.records import JobId
-from tests.slurm_plugin.cli.recorded import record, run
-from tests.slurm_plugin.rebalancer.world import World, make_job
+from slurm_plugin.cli import explain
+from slurm_plugin.site.switch import turn_off
+from tests.slurm_plugin.cli.recorded import busy_slurm, record, run
+from tests.slurm_plugin.rebalancer.world import START_S, World, make_job, make_site
 
 if TYPE_CHECKING:
     from pathlib import Path
-
-    import pytest
 
 
 def _explain(tmp_path: Path, job: str, *options: str) -> str:
@@ -24,7 +26,7 @@ def _explain(tmp_path: Path, job: str, *options: str) -> str:
 def test_every_number_of_the_factor_is_shown(tmp_path: Path) -> None:
     text = _explain(tmp_path, "4")
     # 2 of 16 GPUs held, nothing queued before it: 1/8 over 3/5 is 5/24, rounded down to 0.2083.
-    assert "Weight    base 3/5 = 0.6000 x SLA factor 1 = 3/5 = 0.6000" in text
+    assert "Weight    3/5 (base) x 1 (SLA factor) = 3/5 = 0.6000" in text
     assert "Tag       largest share 1/8 (gres/gpu) / weight 3/5 = 5/24 = 0.2083" in text
     assert "Factor    40000 / (1 + 0.2083) = 33104" in text
     assert "Slurm shows 40000; the next cycle writes it" in text
@@ -39,7 +41,7 @@ def test_json_is_exact(tmp_path: Path) -> None:
 def test_a_refused_tag_is_told(tmp_path: Path) -> None:
     text = _explain(tmp_path, "3")
     assert "Agent     rec (named by its account" in text
-    assert "Refused   FairGPU: User rec-user with account rec may not use tag agent=risk." in text
+    assert "Tags      FairGPU: User rec-user with account rec may not use tag agent=risk." in text
 
 
 def test_an_impossible_job_can_never_run(tmp_path: Path) -> None:
@@ -50,7 +52,7 @@ def test_an_impossible_job_can_never_run(tmp_path: Path) -> None:
 
 def test_a_held_job_is_not_counted(tmp_path: Path) -> None:
     text = _explain(tmp_path, "5")
-    assert "is held by its user" in text
+    assert "Waits     JobHeldUser: is held by its user" in text
     assert "Slurm shows nothing (held or not yet eligible)" in text
 
 
@@ -60,14 +62,66 @@ def test_an_unmanaged_job_is_left_alone(tmp_path: Path) -> None:
 
 def test_a_running_job_waits_for_nothing(tmp_path: Path) -> None:
     text = _explain(tmp_path, "1")
-    assert "is not waiting: RUNNING" in text
-    assert "Tag" not in text
+    assert "Waits     for nothing" in text
+    assert "Tag  " not in text
 
 
 def test_an_unknown_job_is_an_error_on_stderr(tmp_path: Path) -> None:
     done = run("explain", "99", "--snapshot", record(tmp_path))
     assert (done.exit_code, done.stdout) == (1, "")
-    assert "job 99 is not in this observation" in done.stderr
+    assert "job 99 is not in the queue" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("mode", "switch", "fate"),
+    [
+        ("enforce", "on", "the next cycle writes it"),
+        ("enforce", "off", "nothing is written while FairGPU is off"),
+        ("observe", "on", "mode observe, nothing is written"),
+    ],
+)
+def test_a_write_is_announced_only_where_one_comes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, mode: str, switch: str, fate: str
+) -> None:
+    site = make_site(tmp_path, mode=mode)
+    if switch == "off":
+        turn_off(site)
+    monkeypatch.setattr("slurm_plugin.cli._fresh.make_client", lambda _: busy_slurm())
+    assert f"Slurm shows 40000; {fate}" in run("explain", "4", "--site", site.path).stdout
+
+
+@pytest.mark.parametrize("comment", ["agnet=risk", "run 7; Agent=risk", "agents=risk,stage=train"])
+def test_a_mistyped_agent_tag_is_pointed_at(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, comment: str) -> None:
+    world = World(tmp_path, make_job(1, comment=comment), make_job(2, comment="nightly=yes agent=risk"))
+    monkeypatch.setattr("slurm_plugin.cli._fresh.make_client", lambda _: world.slurm)
+    assert "did you mean agent=...?" in run("explain", "1", "--site", world.site.path).stdout
+    assert "did you mean" not in run("explain", "2", "--site", world.site.path).stdout
+
+
+def test_a_history_of_others_is_mentioned_only_where_it_is_needed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world = World(tmp_path, make_job(1))
+    monkeypatch.setattr("slurm_plugin.cli._fresh.make_client", lambda _: world.slurm)
+
+    def refuse(_path: Path) -> bool:
+        raise PermissionError(13, "Permission denied")
+
+    with monkeypatch.context() as closed:
+        closed.setattr(explain, "_exists", refuse)
+        waiting = run("explain", "1", "--site", world.site.path)
+        gone = run("explain", "99", "--site", world.site.path)
+    assert (waiting.exit_code, waiting.stderr) == (0, "")
+    assert gone.exit_code == 1
+    assert "the history is not readable for this user" in gone.stderr
+
+
+def test_the_daemons_sla_factor_is_used_without_its_snapshots(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    world = World(tmp_path, make_job(1))
+    memory = {"agent": "risk", "smoothed": 0.4, "factor": "3/2", "at_s": START_S}
+    (tmp_path / "standings.json").write_text(json.dumps({"at_s": START_S, "sla_memory": [memory]}))
+    monkeypatch.setattr("slurm_plugin.cli._fresh.make_client", lambda _: world.slurm)
+    assert "x 3/2 (SLA factor)" in run("explain", "1", "--site", world.site.path).stdout
 
 
 def test_a_job_that_is_gone_is_found_in_the_history(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,18 +2,16 @@ from __future__ import annotations
 
 import io
 import json
+import re
 from fractions import Fraction
 from pathlib import Path
-from typing import TYPE_CHECKING
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from policies.site_policy import Mode, SlaTargets
 from slurm_plugin.cli._output import clean, echo_json, print_line, print_table, talk
-
-if TYPE_CHECKING:
-    import pytest
 
 
 class Terminal(io.StringIO):
@@ -51,6 +49,39 @@ def test_colour_appears_on_a_terminal_only(monkeypatch: pytest.MonkeyPatch) -> N
         print_table("Title", ("a",), [("b",)], file=file)
     assert "\x1b[" in terminal.getvalue()
     assert "\x1b[" not in pipe.getvalue()
+
+
+def on_terminal(
+    monkeypatch: pytest.MonkeyPatch, width: int, columns: tuple[str, ...], *rows: tuple[object, ...]
+) -> str:
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.setenv("COLUMNS", str(width))
+    terminal = Terminal()
+    print_table("", columns, rows, file=terminal)
+    return re.sub(r"\x1b\[[0-9;]*m", "", terminal.getvalue())
+
+
+@pytest.mark.parametrize("width", [20, 40, 80, 200])
+def test_a_narrow_terminal_cuts_no_cell(monkeypatch: pytest.MonkeyPatch, width: int) -> None:
+    columns = ("agent", "share", "running", "oldest wait", "holds")
+    rows = [("recommender", "0.3750", 12, "1m40s", "cpu=6 mem=393216M"), ("risk", "0.6875", 7, "2m00s", "cpu=22")]
+    text = on_terminal(monkeypatch, width, columns, *rows)
+    assert all(len(line) <= width for line in text.splitlines())
+    words = text.split()
+    assert {"recommender", "0.3750", "12", "1m40s", "risk", "0.6875", "7", "2m00s", "cpu=22"} <= set(words)
+    # Each further table begins with the agents again.
+    assert words.count("risk") == text.count("──\n")
+
+
+def test_a_wide_terminal_shows_one_table(monkeypatch: pytest.MonkeyPatch) -> None:
+    text = on_terminal(monkeypatch, 60, ("job", "a", "b"), (1, "x" * 20, "y" * 20))
+    assert len(text.splitlines()) == 3
+
+
+def test_long_text_in_the_last_column_folds_beside_the_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    text = on_terminal(monkeypatch, 60, ("kind", "text"), ("reader", "word " * 30))
+    assert text.count("reader") == 1
+    assert text.split().count("word") == 30
 
 
 def test_numbers_stand_right_and_absent_values_are_a_dash() -> None:

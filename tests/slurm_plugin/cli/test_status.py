@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+import os
 from typing import TYPE_CHECKING
 
 import pytest
 
+from policies.fairness.sla_weight import IndicatorReading
 from slurm_plugin.cli import status
 from slurm_plugin.errors import SlurmUnavailable
 from slurm_plugin.rebalancer.lease import hold_lease
@@ -88,3 +90,29 @@ def test_a_hostile_snapshot_is_an_error_that_names_the_file(tmp_path: Path) -> N
     path.write_text("[]")
     done = run("status", "--snapshot", path)
     assert "x.json: this is no FairGPU snapshot" in str(done.exception)
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "target", "want"),
+    [
+        ("queue_wait_s", 90.0, 60.0, "queue wait 1m30s of 1m00s"),
+        ("p99_latency_s", 0.18, 0.2, "p99 latency 180ms of 200ms"),
+        ("error_rate_frac", 0.0004, 0.01, "error rate 0.0004 of 0.01"),
+        ("p99_latency_s", None, 2.0, "p99 latency ? of 2.0s (stale)"),
+    ],
+)
+def test_an_indicator_is_told_with_units(name: str, value: float | None, target: float, want: str) -> None:
+    note = "" if value is not None else "stale"
+    reading = IndicatorReading(name=name, value=value, target=target, ratio=None, note=note)
+    assert status.describe_reading(reading) == want
+
+
+@pytest.mark.usefixtures("live")
+def test_a_state_directory_out_of_sight_is_not_said_to_be_off_for_sure(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    site = make_site(tmp_path)
+    monkeypatch.setattr(status, "off_reason", lambda _: "")
+    may = os.access
+    monkeypatch.setattr(os, "access", lambda path, *how, **more: path != tmp_path and may(path, *how, **more))
+    assert "OFF (perhaps: this user may not look into" in run("status", "--site", site.path).stdout

@@ -54,7 +54,14 @@ COMPLAINTS: dict[str, tuple[str, dict[str, Any], Status, str, str]] = {
         {"config": {"AccountingStorageTRES": "cpu,mem,energy,node,billing"}},
         Status.FAIL,
         "no GPU",
-        "AccountingStorageTRES=gres/gpu",
+        "AccountingStorageTRES=gres/gpu ",
+    ),
+    "gpus not counted beside others": (
+        "gpu-accounting",
+        {"config": {"AccountingStorageTRES": "cpu,mem,energy,node,billing,license/ansys"}},
+        Status.FAIL,
+        "no GPU",
+        "AccountingStorageTRES=license/ansys,gres/gpu ",
     ),
     "select linear": (
         "select-type",
@@ -84,6 +91,13 @@ COMPLAINTS: dict[str, tuple[str, dict[str, Any], Status, str, str]] = {
         "121 s",
         "slurm.conf: AuthInfo=socket=/run/m,cred_expire=5",
     ),
+    "slow requeue by choice": (
+        "requeue-delay",
+        {"version": "24.11.5", "config": {"AuthInfo": "cred_expire=600,socket=/run/m"}},
+        Status.WARN,
+        "601 s",
+        "slurm.conf: AuthInfo=socket=/run/m,cred_expire=5",
+    ),
     "no backfill": (
         "scheduler",
         {"config": {"SchedulerType": "sched/builtin"}},
@@ -93,10 +107,10 @@ COMPLAINTS: dict[str, tuple[str, dict[str, Any], Status, str, str]] = {
     ),
     "backfill seldom": (
         "scheduler",
-        {"config": {"SchedulerParameters": "bf_interval=300"}},
+        {"config": {"SchedulerParameters": "bf_interval=300,bf_window=1440"}},
         Status.WARN,
         "bf_interval=300",
-        "bf_interval=30",
+        "SchedulerParameters=bf_window=1440,bf_interval=30",
     ),
     "backfill not deep": ("scheduler", {"n_jobs": 5_000}, Status.WARN, "bf_max_job_test=500", "bf_continue"),
     "two controllers": (
@@ -242,6 +256,13 @@ COMPLAINTS: dict[str, tuple[str, dict[str, Any], Status, str, str]] = {
         "deadline_ms 20, not 15",
         "deadline_ms = 15",
     ),
+    "script broken by appending": (
+        "lua-script",
+        {"script": LUA + 'local ok, fairgpu = pcall(require, "fairgpu")\n'},
+        Status.FAIL,
+        "code after the final return",
+        "luac -p",
+    ),
     "script elsewhere": ("lua-script", {"script": None}, Status.UNKNOWN, "not readable here", ""),
     "no hook server": (
         "hook-server",
@@ -280,7 +301,28 @@ COMPLAINTS: dict[str, tuple[str, dict[str, Any], Status, str, str]] = {
     ),
     "Lua is dear": ("lua-cost", {"n_jobs": 10_000}, Status.WARN, "estimate 5.0-13.0 ms", "MinJobAge"),
     "site file open": ("site-file", {"site_file": SITE_FILE}, Status.FAIL, "writable by everybody", "chmod o-w"),
-    "switched off": ("mode", {"is_off": True}, Status.WARN, "switched off", "fairgpu on"),
+    "switched off": ("mode", {"is_off": True}, Status.WARN, "switched off", "sudo -u fairgpu fairgpu on"),
+    "switch not visible": (
+        "mode",
+        {"is_off": True, "is_switch_visible": False},
+        Status.UNKNOWN,
+        "not known",
+        "",
+    ),
+    "no user yet": (
+        "state-dir",
+        {"state_dir": PathFact(path=Path("/x"), exists=False), "service_uid": None},
+        Status.FAIL,
+        "missing",
+        "useradd --system",
+    ),
+    "no submit plugin and no script": (
+        "job-submit",
+        {"config": {"JobSubmitPlugins": ""}, "script": None},
+        Status.WARN,
+        "none",
+        "slurmctld does not start without it",
+    ),
     "no state": (
         "state-dir",
         {"state_dir": PathFact(path=Path("/x"), exists=False)},

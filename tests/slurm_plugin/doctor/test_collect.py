@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import dataclasses
 import json
 from pathlib import Path
 
@@ -77,6 +78,12 @@ def test_the_rebalancers_last_cycle_is_dated(site: SiteFile) -> None:
     assert age_s > 1e9
     standings.write_text("[")
     assert collect_facts(site, FakeSlurm(), answers).host.standings_age_s is None
+
+
+def test_without_a_state_directory_advice_is_for_our_user_not_for_the_caller(site: SiteFile) -> None:
+    gone = site.paths.model_copy(update={"state_dir": site.paths.state_dir / "none"})
+    host = collect_facts(dataclasses.replace(site, paths=gone), FakeSlurm(), answers).host
+    assert (host.service_user, host.is_switch_visible) == ("fairgpu", False)
 
 
 def test_the_controllers_clock_is_read_from_sdiag() -> None:

@@ -5,7 +5,13 @@ from pathlib import Path
 
 import pytest
 
-from slurm_plugin.doctor.shim_script import SHIM_DEFAULTS, differing_options, shim_lines, without_comments
+from slurm_plugin.doctor.shim_script import (
+    SHIM_DEFAULTS,
+    differing_options,
+    has_code_after_return,
+    shim_lines,
+    without_comments,
+)
 from tests.slurm_plugin.doctor.conftest import changed, good_facts
 
 SHIM = Path(__file__).parents[3] / "slurm_plugin" / "hook" / "lua" / "fairgpu.lua"
@@ -32,3 +38,19 @@ def test_every_way_to_call_is_read(call: str) -> None:
 
 def test_comments_do_not_count() -> None:
     assert without_comments('a -- require "fairgpu"\nb') == "a \nb"
+
+
+@pytest.mark.parametrize(
+    ("script", "is_broken"),
+    [
+        ("return slurm.SUCCESS\n", False),
+        ("function f()\nreturn 0\nend\nreturn slurm.SUCCESS\n\n-- the end\n", False),
+        ("if a then\nreturn 1\nelse\nreturn 2\nend", False),
+        ("function f() return 0 end\nlocal x = 1", False),
+        ("  return 0\nlocal x = 1", False),
+        ("return slurm.SUCCESS\nlocal ok = 1", True),
+        ("return\nlocal ok = 1", True),
+    ],
+)
+def test_code_after_the_final_return_is_seen(script: str, is_broken: bool) -> None:  # noqa: FBT001 - a parameter of the test
+    assert has_code_after_return(without_comments(script)) is is_broken

@@ -14,8 +14,9 @@ import pytest
 from policies.registry import get_policy
 from policies.submission.decision import Identity
 from slurm_plugin.hook.directory import UserDirectory
+from slurm_plugin.hook.outcome import HookRules
 from slurm_plugin.hook.server import HookServer
-from slurm_plugin.hook.service import HookRules, HookService, SubmissionRecord
+from slurm_plugin.hook.service import HookService, SubmissionRecord
 from slurm_plugin.hook.socket_file import open_listener
 from slurm_plugin.hook.standings import Standings, StandingsBook
 from slurm_plugin.hook.stats import HookStats

@@ -12,7 +12,8 @@ from policies.submission.decision import Identity
 from slurm_plugin.hook import background
 from slurm_plugin.hook.background import FileWatcher, IdentityRefresher, groups_of_interest, write_stats
 from slurm_plugin.hook.directory import UserDirectory
-from slurm_plugin.hook.service import HookRules, HookService
+from slurm_plugin.hook.outcome import HookRules
+from slurm_plugin.hook.service import HookService
 from slurm_plugin.hook.standings import StandingsBook
 from slurm_plugin.hook.stats import HookStats
 from slurm_plugin.site.switch import turn_off, turn_on
@@ -115,11 +116,12 @@ def test_damaged_standings_leave_the_former_ones(
 
 def test_the_stats_file_is_written(site: SiteFile, watched: Watched) -> None:
     watched.stats.count("errors")
-    watched.stats.observe(50_000)
+    watched.stats.observe(50_000, 60_000)
     write_stats(site.paths.run_dir / "hook-stats.json", watched.stats)
     content = json.loads((site.paths.run_dir / "hook-stats.json").read_text())
     assert content["counts"]["errors"] == 1
     assert content["answer_us"]["p99"] == 50.0
+    assert content["answer_us"]["sent_p99"] == 60.0
 
 
 def test_a_run_dir_that_is_gone_does_not_stop_the_watching(

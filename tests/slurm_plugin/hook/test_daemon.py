@@ -72,6 +72,13 @@ def test_the_command_answers_records_and_stops(site: SiteFile) -> None:
     assert verdicts == ["accept", "reject"]
 
 
+def test_a_request_to_reload_does_not_end_it(site: SiteFile) -> None:
+    with running(site) as server:
+        server.send_signal(signal.SIGHUP)
+        assert ask(site.hook.socket, JOB)["agent"] == "rec"
+        assert server.poll() is None
+
+
 def test_off_takes_effect_while_it_runs(site: SiteFile) -> None:
     with running(site):
         turn_off(site, "test")

@@ -9,11 +9,12 @@ from policies.registry import get_policy
 from policies.site_policy import AgentPolicy, Mode, SitePolicy, TagSource
 from policies.submission.decision import Identity
 from slurm_plugin.hook.directory import UserDirectory
+from slurm_plugin.hook.outcome import MAX_MESSAGE, HookRules
 from slurm_plugin.hook.recorder import submission_row
-from slurm_plugin.hook.service import MAX_MESSAGE, HookRules, HookService, SubmissionRecord
+from slurm_plugin.hook.service import HookService, SubmissionRecord
 from slurm_plugin.hook.standings import Standings, StandingsBook
 from slurm_plugin.hook.stats import HookStats
-from slurm_plugin.hook.wire import WireError
+from slurm_plugin.hook.wire import HEADER_BYTES, WireError, parse_fields
 
 ALICE = 1000
 SITE = SitePolicy(
@@ -55,9 +56,12 @@ class Desk:
         self.service = HookService(rules, self.users, book=self.book, stats=self.stats, record=self.records.append)
 
     def submit(self, op: str = "S", **fields: str) -> Mapping[str, str]:
-        reply = self.service.answer(op, JOB | fields, 1001.0)
+        reply = self.answer(op, JOB | fields, 1001.0)
         self.service.settle()
         return reply
+
+    def answer(self, op: str, fields: Mapping[str, str], now_s: float) -> Mapping[str, str]:
+        return parse_fields(self.service.answer(op, fields, now_s)[HEADER_BYTES:])
 
 
 def test_enforce_sets_the_site_factor_of_the_accounts_agent() -> None:
@@ -97,7 +101,7 @@ def test_an_array_counts_its_tasks() -> None:
 
 def test_without_standings_the_job_is_accepted_without_a_factor() -> None:
     desk = Desk()
-    assert desk.service.answer("S", JOB, 5000.0) == {"verdict": "accept", "agent": "rec"}
+    assert desk.answer("S", JOB, 5000.0) == {"verdict": "accept", "agent": "rec"}
 
 
 def test_observe_changes_nothing_and_records_everything() -> None:
@@ -184,7 +188,7 @@ def test_a_ping_tells_the_counters() -> None:
     desk = Desk()
     desk.submit()
     desk.submit(comment="agent=risk")
-    desk.stats.observe(40_000)
-    pong = desk.service.answer("P", {}, 0.0)
+    desk.stats.observe(40_000, 45_000)
+    pong = desk.answer("P", {}, 0.0)
     got = {name: pong[name] for name in ("state", "submissions", "accepted", "rejected", "p50_us")}
     assert got == {"state": "enforce", "submissions": "2", "accepted": "1", "rejected": "1", "p50_us": "40.0"}

@@ -2,7 +2,11 @@ import json
 from fractions import Fraction
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
+from policies.fairness.share import standing_tag
+from policies.fairness.site_factor import compute_site_factor
 from slurm_plugin.errors import StaleStateError
 from slurm_plugin.hook.standings import MAX_AGE_S, StandingsBook, parse_standings
 
@@ -115,3 +119,29 @@ def test_the_hook_follows_the_rebalancers_policy() -> None:
 def test_standings_of_an_unknown_policy_are_refused() -> None:
     with pytest.raises(StaleStateError, match="magic"):
         parse_standings(json.dumps(FILE | {"policy": "magic"}).encode())
+
+
+jobs = st.tuples(st.sampled_from(["risk", "idle"]), st.integers(0, 100), st.integers(0, 10), st.integers(1, 3))
+
+
+@given(
+    steps=st.lists(st.one_of(jobs, st.none()), max_size=12), start=st.tuples(st.integers(0, 500), st.integers(0, 50))
+)
+def test_the_factor_is_always_the_cores_factor_of_the_standing(
+    steps: list[tuple[str, int, int, int] | None], start: tuple[int, int]
+) -> None:
+    agents = {"risk": {"weight": "3/7", "next": list(start)}, "idle": {"weight": "0", "next": [0, 0]}}
+    book = book_at(agents=agents)
+    capacity, weights = (100, 10), {"risk": Fraction(3, 7), "idle": Fraction(0)}
+    standing = {"risk": start, "idle": (0, 0)}
+    for step in steps:
+        for agent, weight in weights.items():
+            expected = compute_site_factor(standing_tag(standing[agent], capacity, weight), 40_000)
+            assert book.site_factor(agent, 1000.0) == expected
+        if step is None:  # the next cycle, which saw everything
+            entries = {name: {"weight": str(weights[name]), "next": list(standing[name])} for name in weights}
+            book.offer(parse_standings(json.dumps(FILE | {"agents": entries}).encode()))
+        else:
+            agent, cpus, gpus, n_tasks = step
+            book.advance(agent, {"cpu": cpus, "gres/gpu": gpus}, n_tasks, 1000.0)
+            standing[agent] = (standing[agent][0] + cpus * n_tasks, standing[agent][1] + gpus * n_tasks)

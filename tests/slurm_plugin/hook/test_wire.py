@@ -10,6 +10,7 @@ from slurm_plugin.hook.wire import (
     encode_frame,
     parse_fields,
     parse_header,
+    split_frame,
 )
 
 names = st.from_regex(r"[a-z][a-z0-9_]{0,31}", fullmatch=True)
@@ -108,3 +109,20 @@ def test_other_headers_are_refused(raw: bytes) -> None:
 def test_an_oversized_frame_is_not_made() -> None:
     with pytest.raises(WireError, match="over the limit"):
         encode_frame("S", {"comment": b"x" * MAX_BODY_BYTES})
+
+
+@given(op=st.sampled_from("SMPR"), fields=st.dictionaries(names, values, max_size=4), data=st.data())
+def test_a_frame_is_split_only_when_it_is_whole(op: str, fields: dict[str, bytes], data: st.DataObject) -> None:
+    raw = encode_frame(op, fields)
+    cut = data.draw(st.integers(0, len(raw) - 1))
+    assert split_frame(raw[:cut]) is None
+    assert split_frame(bytearray(raw)) == split_frame(raw) == (op, raw[HEADER_BYTES:])
+    with pytest.raises(WireError, match="after the request"):
+        split_frame(raw + b"x")
+
+
+def test_more_fields_than_the_limit_are_not_read() -> None:
+    # Refused at field 65, however many follow and whatever they are.
+    body = b"".join(b"3:a%02d,1:1," % n for n in range(MAX_FIELDS)) + b"garbage"
+    with pytest.raises(WireError, match="more than 64 fields"):
+        parse_fields(body)

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from policies.plan import SetBorrowRank, SetPreemptList, SetQos
-from policies.records import JobId
+from policies.plan import SetBorrowRank, SetPreemptList, SetQos, SetSiteFactor
+from policies.records import AccountName, JobId
 from slurm_plugin.rebalancer.daemon import Daemon, Signals
 from slurm_plugin.rebalancer.outcomes import EnactOutcome
 from slurm_plugin.rebalancer.reset import reset_effects
@@ -210,3 +210,33 @@ def test_a_delay_is_lifted_for_a_victim_below_nominal(tmp_path: Path) -> None:
     assert world.slurm.started_now == (borrower,)
     assert world.qos_of(borrower) == REC
     assert world.slurm.job(borrower).eligible_s == int(world.now_s)
+
+
+@pytest.mark.parametrize("priority", [1000, 0], ids=["waiting", "held"])
+def test_a_job_that_left_the_agents_leaves_our_qos_in_the_next_cycle(tmp_path: Path, *, priority: int) -> None:
+    world = BandWorld(tmp_path, make_job(1, "rec", qos="normal"))
+    world.cycle()
+    assert world.qos_of(1) == REC
+    world.slurm.add_job(make_job(1, "nobody", qos=REC, site_factor=world.factor(1), priority=priority))
+    result = world.cycle()
+    assert result.released.moved == (("1", "normal"),)
+    assert world.qos_of(1) == "normal"
+    assert world.cycle().released.n_touched == 0
+
+
+def test_a_borrowing_job_that_left_the_agents_borrows_no_more(tmp_path: Path) -> None:
+    world = busy(tmp_path)
+    world.cycle()
+    assert world.qos_of(9) == f"{REC}_opp"
+    world.slurm.add_job(replace(world.slurm.job(JobId("9")), account=AccountName("nobody")))
+    result = world.cycle()
+    assert result.released.moved == (("9", REC),)
+    assert result.released.restored == (("9", 0),)
+
+
+def test_a_refused_move_keeps_no_job_from_its_rank(tmp_path: Path) -> None:
+    world = BandWorld(tmp_path, make_job(1, "rec", qos="normal"))
+    world.rebalancer.enactor.pauses.note_refused(("SetQos", "1"), now_s=world.now_s)
+    result = world.cycle()
+    assert outcomes(result, SetQos) == {EnactOutcome.PAUSED}
+    assert outcomes(result, SetSiteFactor) == {EnactOutcome.WRITTEN}

@@ -14,6 +14,7 @@ from slurm_plugin.errors import SlurmUnavailable
 from slurm_plugin.rebalancer.daemon_state import Outcome
 from slurm_plugin.rebalancer.outcomes import EnactOutcome
 from slurm_plugin.rebalancer.snapshot_ring import KEEP, last_snapshot, snapshot_paths
+from slurm_plugin.rebalancer.standings import read_sla_memory
 from slurm_plugin.site.switch import turn_off, turn_on
 from tests.slurm_plugin.rebalancer.world import SCALE, START_S, World, make_job
 
@@ -104,6 +105,38 @@ def test_a_refused_job_is_left_alone_for_a_minute(tmp_path: Path) -> None:
     assert _outcomes(world.cycle(60.0)) == [EnactOutcome.REJECTED]
 
 
+def test_a_job_whose_pinned_priority_hides_every_write_is_not_written_each_cycle(tmp_path: Path) -> None:
+    world = World(tmp_path, make_job(1), make_job(2))
+    world.slurm.pin_priority(JobId("1"))
+    outcomes = [[one.outcome for one in world.cycle().enacted.enacted] for _ in range(4)]
+    written, paused = EnactOutcome.WRITTEN, EnactOutcome.PAUSED
+    assert outcomes == [[written, written], [written], [written], [paused]]
+    assert _outcomes(world.cycle(60.0)) == [written]
+    assert _outcomes(world.cycle()) == [paused]
+    world.slurm.pin_priority(JobId("1"), is_pinned=False)
+    assert world.cycle().enacted.enacted == ()
+
+
+def test_a_job_whose_priority_is_no_longer_pinned_is_ranked_at_once(tmp_path: Path) -> None:
+    world = World(tmp_path, make_job(1, priority=77_777))
+    world.slurm.lose_updates(99)
+    for _ in range(4):
+        world.cycle()
+    world.slurm.lose_updates(0)
+    assert _outcomes(world.cycle()) == [EnactOutcome.PAUSED]
+    world.slurm.add_job(make_job(1, priority=710))
+    assert _outcomes(world.cycle()) == [EnactOutcome.WRITTEN]
+    assert world.factor(1) == SCALE
+
+
+def test_a_pinned_job_says_so_in_its_decisions_text(tmp_path: Path) -> None:
+    world = World(tmp_path, make_job(1))
+    world.slurm.pin_priority(JobId("1"))
+    texts = [world.cycle().enacted.enacted[0].text for _ in range(3)]
+    assert texts[:2] == ["", ""]
+    assert "priority pinned" in texts[2]
+
+
 def test_a_lost_answer_is_repaired_by_the_next_cycle(tmp_path: Path) -> None:
     world = World(tmp_path, make_job(1))
     world.slurm.lose_updates(1)
@@ -175,6 +208,21 @@ def test_standings_say_where_the_next_job_starts(tmp_path: Path) -> None:
     assert body["agents"]["risk"] == {"weight": "3/5", "next": [8, 8192, 2]}
     assert (body["tres"], body["capacity"]) == (["cpu", "mem", "gres/gpu"], [128, 524_288, 16])
     assert (body["at_s"], body["scale"], body["mode"]) == (world.now_s, SCALE, "enforce")
+
+
+def test_standings_let_anybody_see_the_sla_memory_while_it_is_fresh(tmp_path: Path) -> None:
+    world = World(tmp_path, make_job(1))
+    kept = world.cycle().plan.sla_memory
+    assert kept
+    assert read_sla_memory(tmp_path, now_s=world.now_s + 60, max_age_s=60.0) == kept
+    assert read_sla_memory(tmp_path, now_s=world.now_s + 61, max_age_s=60.0) == ()
+
+
+@pytest.mark.parametrize("content", [b"", b"[]", b'{"at_s": 0, "sla_memory": [{"agent": "a", "factor": "1/0"}]}'])
+def test_damaged_standings_hold_no_sla_memory(tmp_path: Path, content: bytes) -> None:
+    assert read_sla_memory(tmp_path, now_s=0.0, max_age_s=60.0) == ()
+    (tmp_path / "standings.json").write_bytes(content)
+    assert read_sla_memory(tmp_path, now_s=0.0, max_age_s=60.0) == ()
 
 
 def test_the_last_cycles_are_kept_as_snapshots(tmp_path: Path) -> None:

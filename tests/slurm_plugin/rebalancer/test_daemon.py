@@ -31,7 +31,7 @@ from slurm_plugin.rebalancer.daemon_state import (
 )
 from slurm_plugin.rebalancer.lease import hold_lease, lease_holder
 from slurm_plugin.rebalancer.snapshot_ring import snapshot_paths
-from slurm_plugin.site.switch import turn_off
+from slurm_plugin.site.switch import off_stamp, turn_off
 from tests.slurm_plugin.rebalancer.world import SCALE, START_S, World, make_job
 
 if TYPE_CHECKING:
@@ -62,10 +62,10 @@ def _daemon(world: World) -> Daemon:
 
 def test_looking_reads_the_switch_and_the_role(world: World) -> None:
     daemon = _daemon(world)
-    assert daemon.perform(Look()) == Looked(is_off=False, is_primary=True)
+    assert daemon.perform(Look()) == Looked(off_stamp=None, is_primary=True)
     turn_off(world.site)
     world.slurm.is_acting = False
-    assert daemon.perform(Look()) == Looked(is_off=True, is_primary=False)
+    assert daemon.perform(Look()) == Looked(off_stamp=off_stamp(world.site), is_primary=False)
     assert world.rebalancer.metrics.registry.get_sample_value("fairgpu_enabled") == 0
 
 

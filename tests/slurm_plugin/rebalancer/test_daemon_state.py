@@ -32,8 +32,8 @@ from slurm_plugin.rebalancer.daemon_state import (
 )
 
 START = DaemonState(interval_s=5.0)
-ON = Looked(is_off=False, is_primary=True)
-OFF = Looked(is_off=True, is_primary=True)
+ON = Looked(off_stamp=None, is_primary=True)
+OFF = Looked(off_stamp=(7, 7), is_primary=True)
 
 
 def test_on_and_primary_runs_a_cycle_after_each_wake() -> None:
@@ -81,6 +81,14 @@ def test_off_resets_until_two_in_a_row_found_nothing_then_idles() -> None:
     assert step(state, OFF) == (state, Sleep(seconds=5.0))
 
 
+def test_on_and_off_between_two_looks_resets_again() -> None:
+    # The hook was at work in between, unseen: what it set is in the queue.
+    done = replace(START, phase=Phase.OFF, clean_resets=2, off_stamp=(7, 7))
+    assert step(done, OFF) == (done, Sleep(seconds=5.0))
+    state, instruction = step(done, Looked(off_stamp=(8, 8), is_primary=True))
+    assert (state.phase, state.clean_resets, instruction) == (Phase.RESETTING, 0, ResetFactors())
+
+
 def test_a_failed_reset_is_tried_again() -> None:
     state, _ = step(START, OFF)
     state, _ = step(state, ResetEnded(outcome=Outcome.UNAVAILABLE))
@@ -92,7 +100,7 @@ def test_on_resumes_from_off() -> None:
 
 
 def test_a_backup_controller_only_waits_even_when_off() -> None:
-    state, instruction = step(START, Looked(is_off=True, is_primary=False))
+    state, instruction = step(START, Looked(off_stamp=(7, 7), is_primary=False))
     assert (state.phase, instruction) == (Phase.STANDBY, Sleep(seconds=5.0))
 
 
@@ -115,7 +123,7 @@ def test_stop_ends_from_every_phase(phase: Phase) -> None:
 
 EVENTS = st.one_of(
     st.just(Woke()),
-    st.builds(Looked, is_off=st.booleans(), is_primary=st.booleans()),
+    st.builds(Looked, off_stamp=st.sampled_from([None, (7, 7), (8, 8)]), is_primary=st.booleans()),
     st.builds(CycleEnded, outcome=st.sampled_from(Outcome), elapsed_s=st.floats(0, 1e6)),
     st.builds(ResetEnded, outcome=st.sampled_from(Outcome), n_touched=st.integers(0, 9)),
     st.just(ReloadAsked()),

@@ -50,6 +50,26 @@ def test_a_killed_holder_leaves_the_lease_free(tmp_path: Path) -> None:
         pass
 
 
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs root to become another user")
+def test_another_user_cannot_keep_the_rebalancer_away_by_locking_its_file(tmp_path: Path) -> None:
+    (tmp_path / FILE_NAME).touch(mode=0o644)  # as an earlier release left it
+    for path in [tmp_path, *list(tmp_path.parents)[:2]]:
+        path.chmod(0o755)
+    with hold_lease(tmp_path, now_s=1.0):
+        os.seteuid(65_534)
+        try:
+            with pytest.raises(PermissionError):
+                lease_holder(tmp_path)
+        finally:
+            os.seteuid(0)
+
+
+def test_a_link_in_place_of_the_lease_is_not_followed(tmp_path: Path) -> None:
+    (tmp_path / FILE_NAME).symlink_to(tmp_path / "elsewhere")
+    with pytest.raises(OSError, match="symbolic links"), hold_lease(tmp_path, now_s=1.0):
+        pass
+
+
 def test_garbage_in_the_file_is_an_unknown_holder(tmp_path: Path) -> None:
     with hold_lease(tmp_path, now_s=1.0):
         (tmp_path / FILE_NAME).write_text("not json")

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from policies.records import AccountName, JobId, PartitionName
 from slurm_plugin.errors import SlurmUnavailable
+from slurm_plugin.rebalancer.cycle import outcome_of
+from slurm_plugin.rebalancer.daemon_state import Outcome
 from slurm_plugin.rebalancer.reset import reset_effects
+from slurm_plugin.site.switch import turn_off, turn_on
 from tests.slurm_plugin.rebalancer.world import SCALE, World, make_job
 
 if TYPE_CHECKING:
@@ -78,12 +81,13 @@ def test_a_running_job_that_the_hook_set_is_known_from_an_earlier_cycle(tmp_path
     assert world.factor(1) == 0
 
 
-def test_a_hidden_factor_of_somebody_else_is_left_alone(tmp_path: Path) -> None:
-    world = World(tmp_path, make_job(1, site_factor=-7), mode="observe")
+@pytest.mark.parametrize("theirs", [-7, SCALE + 1])
+def test_a_running_job_that_only_somebody_else_ranked_keeps_its_hidden_factor(tmp_path: Path, theirs: int) -> None:
+    world = World(tmp_path, make_job(1, site_factor=theirs), mode="observe")
     world.cycle()
     world.slurm.start_job(JobId("1"))
     assert _reset(world).n_touched == 0
-    assert world.factor(1) == -7
+    assert world.factor(1) == theirs
 
 
 def test_a_held_job_is_known_from_the_hooks_own_record(tmp_path: Path) -> None:
@@ -126,6 +130,96 @@ def test_a_job_of_a_partition_that_left_the_site_file_is_still_given_back(tmp_pa
     world.cycle()
     world.slurm.add_job(make_job(1, site_factor=world.factor(1), partitions=(PartitionName("cpu"),)))
     _reset(world)
+    assert world.factor(1) == 0
+
+
+@pytest.mark.parametrize("left", [{"partitions": (PartitionName("cpu"),)}, {"account": AccountName("nobody")}])
+def test_a_job_that_its_user_moved_away_from_the_agents_loses_our_factor_in_one_cycle(
+    tmp_path: Path, left: dict[str, Any]
+) -> None:
+    world = World(tmp_path, make_job(1), make_job(2, site_factor=SCALE * 10_000 // 10_416))
+    world.cycle()
+    # The rebalancer ranked job 1; job 2 has what the hook set and only a cycle saw it.
+    for number in (1, 2):
+        world.slurm.add_job(make_job(number, site_factor=world.factor(number), **left))
+    result = world.cycle()
+    assert result.released.restored == (("1", 0), ("2", 0))
+    assert (world.factor(1), world.factor(2)) == (0, 0)
+    assert world.cycle().released.n_touched == 0
+    world.slurm.add_job(make_job(1))
+    world.cycle()
+    assert world.factor(1) == SCALE
+
+
+def test_a_job_that_left_before_any_cycle_saw_it_is_known_from_the_hooks_record(tmp_path: Path) -> None:
+    job = make_job(1, site_factor=777, partitions=(PartitionName("cpu"),))
+    world = World(tmp_path, job)
+    answer = {"at_s": job.submit_s - 0.5, "uid": job.uid, "verdict": "accept"}
+    for factor in (SCALE, 777):
+        _record_submission(world, answer | {"site_factor": factor})
+    world.cycle()
+    assert world.factor(1) == 0
+
+
+@pytest.mark.parametrize("moves", [False, True], ids=["off", "stray"])
+def test_what_a_pinned_priority_hides_is_taken_back_too(tmp_path: Path, *, moves: bool) -> None:
+    world = World(tmp_path, make_job(1))
+    world.cycle()
+    world.slurm.pin_priority(JobId("1"))
+    if moves:
+        world.slurm.add_job(make_job(1, site_factor=SCALE, account=AccountName("nobody")))
+        assert world.cycle().released.n_touched == 1
+        assert world.cycle().released.n_touched == 0
+    else:
+        assert _reset(world).n_touched == 1
+        assert _reset(world).n_touched == 0
+    world.slurm.pin_priority(JobId("1"), is_pinned=False)
+    assert world.factor(1) == 0
+
+
+def test_a_stray_is_given_back_what_it_had_and_by_off_too(tmp_path: Path) -> None:
+    world = World(tmp_path, make_job(1, site_factor=-7))
+    world.cycle()
+    world.slurm.add_job(make_job(1, site_factor=world.factor(1), account=AccountName("nobody")))
+    assert _reset(world).restored == (("1", -7),)
+
+
+def test_strays_are_left_alone_in_a_dry_run_while_off_and_outside_enforce(tmp_path: Path) -> None:
+    world = World(tmp_path, make_job(1))
+    world.cycle()
+    world.slurm.add_job(make_job(1, site_factor=SCALE, account=AccountName("nobody")))
+    world.rebalancer.is_dry_run = True
+    assert world.cycle().released.n_touched == 0
+    world.rebalancer.is_dry_run = False
+    turn_off(world.site)
+    assert world.cycle().released.n_touched == 0
+    turn_on(world.site)
+    assert world.cycle().released.n_touched == 1
+
+
+def test_a_stray_whose_update_slurm_refuses_is_not_asked_about_every_cycle(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    world = World(tmp_path, make_job(1))
+    world.cycle()
+    world.slurm.add_job(make_job(1, site_factor=SCALE, account=AccountName("nobody")))
+    world.slurm.reject_updates(JobId("1"), "no")
+    assert world.cycle().released.failed == (("1", "no"),)
+    assert "event=restore_failed job=1 text=no" in caplog.text
+    assert world.cycle().released.n_touched == 0
+    world.slurm.reject_updates(JobId("1"), "")
+    assert world.cycle(60.0).released.restored == (("1", 0),)
+
+
+def test_slurm_going_away_while_strays_are_written_is_the_cycles_outcome(tmp_path: Path) -> None:
+    world = World(tmp_path, make_job(1))
+    world.cycle()
+    world.slurm.add_job(make_job(1, site_factor=SCALE, account=AccountName("nobody")))
+    seen = world.slurm.observe()
+    world.slurm.be_unavailable(1)
+    released, error = world.rebalancer._release(seen, world.now_s)
+    assert (released.n_touched, outcome_of(error)) == (0, Outcome.UNAVAILABLE)
+    world.cycle()
     assert world.factor(1) == 0
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sqlite3
 import subprocess
 import sys
+import threading
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -114,6 +115,31 @@ def test_two_processes_write_at_the_same_time(tmp_path: Path) -> None:
     with HistoryStore(path) as store:
         rows = store.query("SELECT uid, count(*) AS n FROM submissions GROUP BY uid ORDER BY uid")
     assert rows == [{"uid": 1, "n": 100}, {"uid": 2, "n": 100}]
+
+
+@pytest.mark.parametrize("is_there", [False, True])
+def test_the_files_are_for_owner_and_group_only(tmp_path: Path, *, is_there: bool) -> None:
+    path = tmp_path / "history.db"
+    if is_there:
+        path.touch(mode=0o644)
+    with HistoryStore(path) as store:
+        store.upsert_jobs([_job()])
+        assert {one.name: one.stat().st_mode & 0o777 for one in tmp_path.iterdir()} == {
+            "history.db": 0o640,
+            "history.db-shm": 0o640,
+            "history.db-wal": 0o640,
+        }
+
+
+def test_switching_a_new_database_waits_for_another_that_does(tmp_path: Path) -> None:
+    path = tmp_path / "history.db"
+    blocker = sqlite3.connect(path, check_same_thread=False)
+    blocker.execute("BEGIN EXCLUSIVE")
+    timer = threading.Timer(0.1, blocker.rollback)
+    timer.start()
+    with HistoryStore(path, busy_timeout_s=10):
+        timer.join()
+    blocker.close()
 
 
 def test_a_locked_database_is_a_history_error(tmp_path: Path) -> None:

@@ -150,7 +150,7 @@ def test_an_agent_name_outside_the_rule_is_refused(name: str) -> None:
         ),
         ("rebalancer: {metrics_listen: '9465'}", "rebalancer.metrics_listen: must be HOST:PORT"),
         ("rebalancer: {metrics_listen: 'a:70000'}", "rebalancer.metrics_listen: must be HOST:PORT"),
-        ("rebalancer: {metrics_listen: 9465}", "rebalancer.metrics_listen: must be text; put it in quotes"),
+        ("rebalancer: {metrics_listen: 9465}", "rebalancer.metrics_listen: must be HOST:PORT such as 127.0.0.1:9465"),
         ("site_factor: {scale: 99}", "site_factor.scale: must be at least 100, got 99"),
         ("site_factor: {scale: 9223372036854775808}", "site_factor.scale: must be at most 1000000000"),
         (

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import errno
 import os
 from typing import TYPE_CHECKING
 
@@ -36,6 +37,22 @@ def test_switching_leaves_no_other_file_and_is_readable_by_all(make_site: MakeSi
     assert off_reason(site) == "two"
 
 
+def test_a_full_disk_costs_the_reason_but_not_the_switch(
+    make_site: MakeSite, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(_descriptor: int) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    site = make_site()
+    with monkeypatch.context() as full:
+        full.setattr(os, "fsync", fail)  # test_survival.py does it with a file system that is really full
+        turn_off(site, "why")
+        assert (is_off(site), off_reason(site)) == (True, "")
+        turn_off(site, "again")
+    assert [path.name for path in tmp_path.iterdir()] == ["off"]
+    assert turn_on(site)
+
+
 def test_a_link_in_place_of_the_switch_is_replaced_and_never_followed(make_site: MakeSite, tmp_path: Path) -> None:
     site = make_site(state_dir=tmp_path / "state")
     site.paths.state_dir.mkdir()
@@ -64,6 +81,10 @@ def test_a_pipe_in_place_of_the_switch_does_not_block(make_site: MakeSite) -> No
 def test_a_state_directory_that_cannot_be_looked_into_counts_as_off(make_site: MakeSite, tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     assert is_off(make_site(state_dir=tmp_path / "file"))
+
+
+def test_a_state_directory_that_is_gone_counts_as_off(make_site: MakeSite, tmp_path: Path) -> None:
+    assert is_off(make_site(state_dir=tmp_path / "not-mounted"))
 
 
 def test_a_reason_is_bounded_and_may_hold_anything(make_site: MakeSite) -> None:

@@ -55,6 +55,7 @@ def test_a_list_as_key_is_a_problem() -> None:
         ("a: 1\n---\nb: 2\n", "line 2: a site file is one YAML document"),
         ("[" * (MAX_DEPTH + 1), "nested deeper"),
         ("a: 1\n\tb: 2\n", "line 2: "),
+        ("a:\n\tb: 1\n", "a tab? YAML is indented with blanks"),
         ("a: [1\n", "line 2: "),
         ("a: \x07\n", "not readable as YAML"),
     ],

@@ -97,18 +97,17 @@ def test_bytes_that_are_no_text_harm_only_their_line(tmp_path: Path) -> None:
 
 
 def test_a_file_that_is_not_there_is_a_problem(tmp_path: Path) -> None:
-    assert read_indicators(tmp_path / "none", now_s=NOW_S).problems == (
-        ("indicator file: No such file or directory", 1),
-    )
+    path = tmp_path / "none"
+    assert read_indicators(path, now_s=NOW_S).problems == ((f"{path}: No such file or directory", 1),)
 
 
 def test_a_file_that_is_too_large_is_not_read(tmp_path: Path) -> None:
     path = tmp_path / "fairgpu.prom"
     path.write_bytes(b"#" * ((1 << 20) + 1))
-    assert read_indicators(path, now_s=NOW_S).problems == (("indicator file: larger than 1 MiB", 1),)
+    assert read_indicators(path, now_s=NOW_S).problems == ((f"{path}: larger than 1 MiB", 1),)
 
 
 def test_a_pipe_does_not_block_the_cycle(tmp_path: Path) -> None:
     path = tmp_path / "pipe"
     os.mkfifo(path)
-    assert read_indicators(path, now_s=NOW_S).problems == (("indicator file: not a regular file", 1),)
+    assert read_indicators(path, now_s=NOW_S).problems == ((f"{path}: not a regular file", 1),)
