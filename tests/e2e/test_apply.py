@@ -113,15 +113,19 @@ def _own_lists(cluster: MiniCluster) -> None:
     """Give associations lists and defaults of their own, of each kind."""
     for name in ("fgt_long", "fgt_debug"):
         cluster.run("root", "sacctmgr", "-i", "add", "qos", name)
-    where = ("where", f"cluster={cluster.name}")
-    change = ("sacctmgr", "-i", "modify")
-    cluster.run("root", *change, "account", *where, "account=rec", "set", "qos=normal,fgt_long", "defaultqos=normal")
-    cluster.run(
-        "root", *change, "user", *where, "account=rec", "user=bob", "set", "qos+=fgt_debug", "defaultqos=fgt_debug"
-    )
-    cluster.run(
-        "root", *change, "user", *where, "account=vision", "user=carol", "set", "qos=fgt_long", "defaultqos=fgt_long"
-    )
+    _modify(cluster, "account", "account=rec", "qos=normal,fgt_long", "defaultqos=normal")
+    _modify(cluster, "user", "account=rec", "user=bob", "qos+=fgt_debug", "defaultqos=fgt_debug")
+    _modify(cluster, "user", "account=vision", "user=carol", "qos=fgt_long", "defaultqos=fgt_long")
+    # What is written for a user's partition is not written for the user.
+    cluster.run("root", "sacctmgr", "-i", "add", "user", "alice", "account=risk", "partition=cpu")
+    number = _association(cluster, "risk", "alice", "cpu")
+    _modify(cluster, "user", f"associations={number}", "qos=fgt_debug", "defaultqos=fgt_debug")
+
+
+def _association(cluster: MiniCluster, account: str, user: str, partition: str) -> str:
+    where = (f"cluster={cluster.name}", f"account={account}", f"user={user}")
+    lines = cluster.run("root", "sacctmgr", "-nP", "show", "assoc", *where, "format=id,partition").stdout.splitlines()
+    return next(number for number, _, name in (line.partition("|") for line in lines) if name == partition)
 
 
 def _no_own_lists(cluster: MiniCluster) -> None:

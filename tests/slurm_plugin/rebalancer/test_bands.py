@@ -9,6 +9,7 @@ import pytest
 
 from policies.plan import SetBorrowRank, SetPreemptList, SetQos, SetSiteFactor
 from policies.records import AccountName, JobId
+from slurm_plugin.errors import SlurmAuthError
 from slurm_plugin.rebalancer.daemon import Daemon, Signals
 from slurm_plugin.rebalancer.outcomes import EnactOutcome
 from slurm_plugin.rebalancer.reset import reset_effects
@@ -64,6 +65,21 @@ def test_without_bands_in_the_site_file_no_qos_is_read_or_written(tmp_path: Path
     assert result.observation.qos == ()
     assert world.slurm.moved == ()
     assert not world.helper.asked
+
+
+def test_qoses_that_we_may_not_see_cost_the_bands_and_not_the_cycle(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world = busy(tmp_path)
+
+    def refuse() -> None:
+        raise SlurmAuthError("scontrol: Access/permission denied")
+
+    monkeypatch.setattr(world.slurm, "fetch_qos", refuse)
+    result = world.cycle()
+    assert ("no QOSes: scontrol: Access/permission denied", 1) in result.observation.problems
+    assert world.slurm.moved == ()
+    assert world.factor(3)
 
 
 def test_without_a_helper_ordering_and_overflow_go_on(tmp_path: Path) -> None:
