@@ -83,6 +83,7 @@ def _add_up(verbs: Verbs) -> None:
     up.add_argument("--mem-per-node", type=int, default=262144, metavar="MIB", help="MiB (default %(default)s)")
     up.add_argument("--cpu-nodes", type=int, default=1, metavar="N", help="nodes without GPUs (default %(default)s)")
     up.add_argument("--hook", action="store_true", help="JobSubmitPlugins=lua with FairGPU's line in the script")
+    up.add_argument("--hook-deadline-ms", type=int, default=20, help="the shim's deadline (default %(default)s)")
     up.add_argument(
         "--install",
         action=argparse.BooleanOptionalAction,
@@ -107,6 +108,7 @@ def _up(options: argparse.Namespace) -> int:
         mem_per_node_mib=options.mem_per_node,
         cpu_nodes=options.cpu_nodes,
         hook=options.hook,
+        hook_deadline_ms=options.hook_deadline_ms,
     )
     started_s = time.monotonic()
     if not cluster.up(spec, install=options.install):

@@ -156,7 +156,7 @@ def _write_files(spec: ClusterSpec, root: Path, cgroup_conf: str | None) -> None
         "hosts": site_files.hosts_text(),
         "my.cnf": site_files.mariadb_cnf(root),
         "gres.conf": slurm_files.gres_conf(spec, root),
-        "job_submit.lua": site_files.submit_lua(root),
+        "job_submit.lua": site_files.submit_lua(root, spec.hook_deadline_ms),
         "fairgpu-site.yaml": site_files.site_yaml(spec, root),
         "spec.json": spec.to_json(),
     }

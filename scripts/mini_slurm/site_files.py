@@ -59,7 +59,7 @@ end
 
 _ACTIVATION: Final = (
     'local ok, fairgpu = pcall(require, "fairgpu"); '
-    'if ok then fairgpu.wrap{{socket="{root}/run/fairgpu/hook.sock", deadline_ms=20}} end'
+    'if ok then fairgpu.wrap{{socket="{root}/run/fairgpu/hook.sock", deadline_ms={deadline_ms}}} end'
 )
 
 _SITE_YAML: Final = """\
@@ -84,6 +84,7 @@ rebalancer:
   interval: 1s
 hook:
   socket: {root}/run/fairgpu/hook.sock
+  deadline: {deadline_ms}ms
   peers: [root, slurm]
 paths:
   state_dir: {root}/var/fairgpu
@@ -96,15 +97,15 @@ def mariadb_cnf(root: Path) -> str:
     return _MARIADB.format(root=root)
 
 
-def submit_lua(root: Path) -> str:
+def submit_lua(root: Path, deadline_ms: int = 20) -> str:
     """Return job_submit.lua: accepts everything, then hands over to FairGPU's shim if that can be loaded."""
-    return _SUBMIT_LUA.format(repo=REPO, activation=_ACTIVATION.format(root=root))
+    return _SUBMIT_LUA.format(repo=REPO, activation=_ACTIVATION.format(root=root, deadline_ms=deadline_ms))
 
 
 def site_yaml(spec: ClusterSpec, root: Path) -> str:
     """Return a FairGPU site file for this cluster; partition `other` is left out on purpose."""
     partitions = "main, cpu" if spec.cpu_nodes else "main"
-    return _SITE_YAML.format(root=root, name=spec.name, partitions=partitions)
+    return _SITE_YAML.format(root=root, name=spec.name, partitions=partitions, deadline_ms=spec.hook_deadline_ms)
 
 
 def hosts_text() -> str:

@@ -33,6 +33,7 @@ class ClusterSpec:
     mem_per_node_mib: int = 262144
     cpu_nodes: int = 1
     hook: bool = False
+    hook_deadline_ms: int = 20
 
     def __post_init__(self) -> None:
         problems = self._problems()
@@ -46,6 +47,7 @@ class ClusterSpec:
             "--cpus-per-node": (self.cpus_per_node, 1),
             "--mem-per-node": (self.mem_per_node_mib, 1024),
             "--cpu-nodes": (self.cpu_nodes, 0),
+            "--hook-deadline-ms": (self.hook_deadline_ms, 1),
         }
         problems = [f"{flag} must be at least {low}" for flag, (value, low) in counts.items() if value < low]
         if not self.types or not all(t.isalnum() and t == t.lower() for t in self.types):
