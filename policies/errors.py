@@ -3,7 +3,6 @@
 ::
 
     PolicyError             the core was asked for something it cannot decide
-    ├── InfeasibleError     no solution exists for this input
     ├── UnknownJobError     the observation has no such job
     └── UnknownPolicyError  no scheduling policy is registered under that name
 """
@@ -11,10 +10,6 @@
 
 class PolicyError(Exception):
     """Root of every error that the core raises."""
-
-
-class InfeasibleError(PolicyError):
-    """No solution exists for this input; the message names the object and the constraint."""
 
 
 class UnknownJobError(PolicyError):

@@ -18,10 +18,10 @@ from slurm_plugin.cli._fresh import look, snapshot_option
 from slurm_plugin.cli._numbers import amount, amounts, decimal, duration
 from slurm_plugin.cli._options import json_option, site_option, slurm_bin_dir_option
 from slurm_plugin.cli._output import echo_json, print_line, print_table
-from slurm_plugin.doctor.host import read_standings_age_s
 from slurm_plugin.doctor.ping import ping_hook
 from slurm_plugin.qos_helper.client import HelperUnavailableError, SocketQosHelper, helper_socket
 from slurm_plugin.rebalancer.lease import lease_holder
+from slurm_plugin.rebalancer.standings import read_standings_age_s
 from slurm_plugin.site.switch import off_reason
 
 if TYPE_CHECKING:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import pwd
 import sys
@@ -13,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 
 from slurm_plugin.doctor.facts import HostFacts, PathFact
 from slurm_plugin.doctor.ping import ping_hook
-from slurm_plugin.rebalancer.standings import FILE_NAME as STANDINGS_NAME
+from slurm_plugin.rebalancer.standings import read_standings_age_s
 from slurm_plugin.site.switch import is_off
 
 if TYPE_CHECKING:
@@ -99,15 +98,6 @@ def find_shadowing(owners: Mapping[str, Iterable[str]]) -> tuple[str, ...]:
 def is_path_safe(search: Sequence[str], *, is_safe_flag: bool) -> bool:
     """Return whether modules are not searched in the working directory first."""
     return is_safe_flag or not (search and search[0] in {"", ".", str(Path.cwd())})
-
-
-def read_standings_age_s(run_dir: Path, now_s: float) -> float | None:
-    """Return the age of the rebalancer's last finished cycle, seconds; ``None`` if there is no trace of one."""
-    text = _read(run_dir / STANDINGS_NAME)
-    try:
-        return None if text is None else max(0.0, now_s - float(json.loads(text)["at_s"]))
-    except (ValueError, KeyError, TypeError):
-        return None
 
 
 def _read_script(slurm_conf: str) -> str | None:

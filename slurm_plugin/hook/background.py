@@ -18,6 +18,7 @@ from slurm_plugin.errors import ConfigError, StaleStateError
 from slurm_plugin.hook.directory import UserDirectory, fetch_identities
 from slurm_plugin.hook.outcome import HookRules
 from slurm_plugin.hook.standings import parse_standings
+from slurm_plugin.rebalancer.standings import FILE_NAME as STANDINGS_NAME
 from slurm_plugin.site.load import load_site
 from slurm_plugin.site.switch import is_off
 
@@ -36,7 +37,6 @@ IDENTITY_INTERVAL_S: Final = 60.0
 IDENTITY_PAUSE_S: Final = 1.0
 """Shortest time between two look-ups when unknown users submit."""
 
-STANDINGS_NAME: Final = "standings.json"
 STATS_NAME: Final = "hook-stats.json"
 
 _Signature = tuple[int, int, int] | None

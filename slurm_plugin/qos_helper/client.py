@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import socket
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Protocol
 
 from slurm_plugin.errors import FairGpuError
-from slurm_plugin.hook.wire import HEADER_BYTES, WireError, encode_frame, parse_fields, parse_header
+from slurm_plugin.hook.exchange import ask
+from slurm_plugin.hook.wire import WireError, encode_frame
 from slurm_plugin.qos_helper.request import OP_PING, QosChange, Verdict, encode_change
 
 if TYPE_CHECKING:
@@ -82,23 +82,8 @@ class SocketQosHelper:
 
     def _ask(self, request: bytes) -> dict[str, str]:
         try:
-            with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as connection:
-                connection.settimeout(self.timeout_s)
-                connection.connect(str(self.path))
-                connection.sendall(request)
-                header = parse_header(_receive(connection, HEADER_BYTES))
-                return parse_fields(_receive(connection, header.body_bytes))
+            return ask(self.path, request, timeout_s=self.timeout_s)
         except OSError as err:
             raise HelperUnavailableError(f"{self.path}: {err.strerror or err}") from err
         except WireError as err:
             raise HelperUnavailableError(f"{self.path}: {err}") from err
-
-
-def _receive(connection: socket.socket, n_bytes: int) -> bytes:
-    got = bytearray()
-    while len(got) < n_bytes:
-        chunk = connection.recv(n_bytes - len(got))
-        if not chunk:
-            raise WireError("closed without an answer: another user, or no request of its")
-        got += chunk
-    return bytes(got)

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from slurm_plugin.doctor.host import read_standings_age_s
 from slurm_plugin.rebalancer.lease import LeaseHolder, lease_holder
+from slurm_plugin.rebalancer.standings import read_standings_age_s
 
 if TYPE_CHECKING:
     from slurm_plugin.site import SiteFile

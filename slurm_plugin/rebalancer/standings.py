@@ -69,6 +69,14 @@ def read_sla_memory(run_dir: Path, *, now_s: float, max_age_s: float) -> tuple[S
         return ()
 
 
+def read_standings_age_s(run_dir: Path, now_s: float) -> float | None:
+    """Return the age of the rebalancer's last finished cycle, seconds; ``None`` if there is no trace of one."""
+    try:
+        return max(0.0, now_s - float(json.loads((run_dir / FILE_NAME).read_bytes())["at_s"]))
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+
+
 def write_standings(run_dir: Path, content: bytes) -> None:
     """Replace the standings file, readable by all; a reader sees the old or the new one, never a part."""
     descriptor, temporary = tempfile.mkstemp(dir=run_dir, prefix=f".{FILE_NAME}.")

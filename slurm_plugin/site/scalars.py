@@ -15,9 +15,6 @@ from policies.site_policy import Quota, QuotaKind
 from slurm_plugin.site.durations import format_duration, parse_duration_s
 from slurm_plugin.translate import parse_memory_mib
 
-NICE_OFFSET: Final = 2_147_483_645
-"""Largest site factor that Slurm takes (``NICE_OFFSET - 3``)."""
-
 _MAX_WEIGHT: Final = 10**12
 _MAX_PLACES: Final = 18
 _NAME: Final = re.compile(r"""[^\s,=:*;'"\\|()\[\]{}]{1,128}""")
