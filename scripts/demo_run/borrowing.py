@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 import time
+from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 from borrowing_verdict import (
@@ -22,12 +24,14 @@ from talk import console, tell_picture
 from workload import GPUS
 
 from policies.quota.nominal import compute_nominals
+from policies.records import JobId
 from slurm_plugin.site import load_site
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Mapping
     from pathlib import Path
 
+    from borrowing_workload import Lender
     from cluster import DemoCluster
     from talk import Checks
 
@@ -36,6 +40,8 @@ if TYPE_CHECKING:
 _FILL_S: Final = 30
 _END_S: Final = 120
 _EXPLAIN_S: Final = 10
+_SETTLE_S: Final = 2
+"""Between a claim that is served and the next: one cycle and Slurm's count of the victims' restarts."""
 _PLAN_LINES: Final = 5
 _SHOWN_VICTIMS: Final = 3
 _TAKEN: Final = "Taken back from you because"
@@ -50,7 +56,7 @@ def play_borrowing(cluster: DemoCluster, *, picture: Path, record: Path | None) 
     checks = _flood(stage)
     claims, control = _control(stage)
     predicted = predict(stage.observe(), load_site(stage.site).policy, claims)
-    checks |= _reclaim(stage, predicted, claims)
+    checks |= _reclaim(stage, predicted)
     checks |= control | _finish(stage)
     _draw(stage, picture)
     cluster.stop_daemons()
@@ -106,29 +112,29 @@ def _flood(stage: Stage) -> Checks:
     status = stage.fairgpu("fairgpu", "status").partition("Bands\n")[2]
     console.out("   Bands\n" + "\n".join("   " + line for line in status.splitlines()[:5]))
     nominal, cap = gpus(stage.quotas[FLOODER])
-    text = f"alone, {FLOODER} runs its quota of {nominal}, borrows exactly its cap of {cap}, opportunistic jobs fill the rest"
+    text = f"alone, {FLOODER} runs its quota of {nominal}, borrows exactly its cap of {cap}, opportunistic jobs fill up"
     return {text: is_full}
 
 
 def _control(stage: Stage) -> tuple[list[JobRecord], Checks]:
-    """The claims without the Preempt lists; return how they wait, and that they got nothing in the same time."""
-    cluster, seconds = stage.cluster, stage.bound.victims_gone_s
+    """The claims without the Preempt lists; return how they wait, and that the first got nothing in its time."""
+    cluster, first = stage.cluster, LENDERS[0]
+    seconds = replace(stage.bound, grace_s=0).victims_gone_s
     cluster.freeze("rebalance")
     names = [str(stage.quotas[lender.agent].guaranteed_qos) for lender in LENDERS]
     for name in names:
         cluster.run("root", "sacctmgr", "-i", "modify", "qos", name, "set", f"preempt-={_preempt(cluster)[name]}")
     console.print(f"\n   control run: the lenders' Preempt lists emptied, their jobs wait {seconds:g} s")
-    began = cluster.sample()
-    jobs = {job_id: lender for lender in LENDERS for job_id in stage.claim(lender)}
-    is_lent_back = stage.watch(lambda sample: any(stage.has_quota(one)(sample) for one in LENDERS), seconds)
-    claims = [job for job in stage.observe().jobs if job.job_id in jobs]
-    claims.sort(key=lambda job: int(job.job_id))
+    began_s = time.monotonic()
+    jobs = [stage.claim(lender) for lender in LENDERS]
+    is_served = stage.watch(stage.has_quota(first), seconds)
+    claims = {job.job_id: job for job in stage.observe().jobs}
     cluster.run("root", "scancel", *jobs)
     cluster.thaw("rebalance")
+    stage.marks.append(Mark(from_s=began_s, to_s=stage.samples[-1].at_s, text="control: no Preempt lists"))
     stage.watch(lambda _: all(_preempt(cluster)[name] for name in names), _FILL_S)
-    stage.marks.append(Mark(from_s=began.at_s, to_s=stage.samples[-1].at_s, text="control:\nno Preempt lists"))
     console.print("   the rebalancer has written the lists again")
-    return claims, {"the same check fails without Preempt lists": not is_lent_back}
+    return [claims[JobId(job_id)] for job_id in jobs], {"the same check fails without Preempt lists": not is_served}
 
 
 def _preempt(cluster: DemoCluster) -> dict[str, str]:
@@ -136,41 +142,48 @@ def _preempt(cluster: DemoCluster) -> dict[str, str]:
     return dict(line.split("|") for line in shown.splitlines())
 
 
-def _reclaim(stage: Stage, predicted: Sequence[frozenset[str]], claims: Sequence[JobRecord]) -> Checks:
-    console.print(f"\n   bound: {stage.bound.describe()}")
+def _reclaim(stage: Stage, predicted: Mapping[str, Mapping[str, str]]) -> Checks:
+    """Let the lenders come back, one after the other: whether each had its quota in time, and who paid."""
     checks: Checks = {}
-    before = set(stage.samples[-1].restarts)
+    taken: set[str] = set()
+    last: set[str] = set()
     for lender in LENDERS:
-        qos, n_gpus = str(stage.quotas[lender.agent].guaranteed_qos), gpus(stage.quotas[lender.agent])[0]
-        began_s = time.monotonic()
-        stage.jobs += stage.claim(lender)
-        is_there = stage.watch(stage.has_quota(lender), 2 * stage.bound.promised_s)
-        took_s = stage.samples[-1].at_s - began_s
-        text = f"{lender.agent} has its {n_gpus} GPUs after {took_s:.1f} s"
-        stage.marks.append(
-            Mark(
-                from_s=began_s,
-                to_s=stage.samples[-1].at_s,
-                text=f"{lender.agent} claims {n_gpus}\ncomplete after {took_s:.1f} s",
-            )
-        )
-        real = set(stage.samples[-1].restarts) - before
-        before |= real
-        expected = set().union(*(v for v, claim in zip(predicted, claims, strict=True) if claim.qos == qos))
-        console.print(f"   {USERS[lender.agent]} ({lender.agent}) asks for its whole quota: {text}")
-        console.print(f"      taken from {FLOODER}: jobs {_folded(real)}; predicted {_folded(expected)}")
-        checks[f"{text} (bound {stage.bound.victims_gone_s:g} s)"] = is_there and took_s <= stage.bound.victims_gone_s
-        checks[f"{lender.agent}'s claim took the {len(expected)} jobs that the core predicts"] = real == expected
+        agent, quota = lender.agent, stage.quotas[lender.agent]
+        expected = predicted.get(str(quota.guaranteed_qos), {})
+        has_grace = str(stage.quotas[FLOODER].borrow_qos) in expected.values()
+        bound = stage.bound if has_grace else replace(stage.bound, grace_s=0)
+        took_s = _claim(stage, lender)
+        last = set(stage.restarts) - taken
+        taken |= last
+        console.print(f"\n   {USERS[agent]} ({agent}) asks for its whole quota and has it after {took_s:.1f} s")
+        console.print(f"      bound: {bound.describe()}")
+        console.print(f"      taken from {FLOODER}: jobs {_folded(last)}; predicted {_folded(expected)}")
+        whole = f"{agent} has its whole quota of {gpus(quota)[0]} GPUs after {took_s:.1f} s"
+        checks[f"{whole} (bound {bound.victims_gone_s:g} s)"] = took_s <= bound.victims_gone_s
+        checks[f"it was taken from the {len(expected)} jobs that the core predicts for {agent}"] = last == set(expected)
     checks["no band ever exceeds its quota or cap"] = is_within_limits(stage.samples, stage.quotas.values())
-    return checks | _explain(stage, max(before, key=int))
+    return checks | _explain(stage, min(last or taken, key=int, default="0"))
 
 
-def _folded(job_ids: set[str]) -> str:
+def _claim(stage: Stage, lender: Lender) -> float:
+    """Submit a lender's whole quota; seconds until all of it runs, infinite if it never did."""
+    began_s = time.monotonic()
+    stage.jobs.append(stage.claim(lender))
+    is_there = stage.watch(stage.has_quota(lender), 2 * stage.bound.promised_s)
+    ended_s = stage.samples[-1].at_s
+    took_s = ended_s - began_s if is_there else math.inf
+    text = f"{lender.agent} claims {gpus(stage.quotas[lender.agent])[0]}, has them after {took_s:.1f} s"
+    stage.marks.append(Mark(from_s=began_s, to_s=ended_s, text=text))
+    stage.watch(lambda _: False, _SETTLE_S)
+    return took_s
+
+
+def _folded(job_ids: Iterable[str]) -> str:
     return ",".join(sorted(job_ids, key=int)) or "none"
 
 
 def _explain(stage: Stage, victim: str) -> Checks:
-    """Ask why a job is waiting again; the rebalancer knows it after its next cycle."""
+    """Ask why a job is waiting again; the rebalancer knows it after its next cycle. Without a victim ask for none."""
     console.print(f"[bold]   fairgpu explain {victim}[/bold]")
     stage.watch(lambda _: _TAKEN in stage.fairgpu("fairgpu", "explain", victim), _EXPLAIN_S)
     lines = stage.fairgpu("fairgpu", "explain", victim).splitlines()

@@ -17,7 +17,7 @@ from policies.quota.free_room import FreeRoom
 from policies.quota.victims import list_loans, predict_victims
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Mapping, Sequence
+    from collections.abc import Collection, Iterable, Mapping
 
     from cluster import Sample
 
@@ -104,33 +104,38 @@ def is_within_limits(samples: Iterable[Sample], quotas: Iterable[AgentQuota]) ->
     return all(sample.gpus_by_qos[name] <= limit for sample in samples for name, limit in limits.items())
 
 
-def predict(seen: Observation, policy: SitePolicy, claims: Sequence[JobRecord]) -> list[frozenset[str]]:
-    """Victims of each claim, one claim after the other, as the core predicts them from one observation.
+def predict(seen: Observation, policy: SitePolicy, claims: Iterable[JobRecord]) -> dict[str, dict[str, str]]:
+    """Whom the claims take from, one after the other, as the core predicts it from one observation.
 
     Parameters
     ----------
     seen : Observation
         Before the claims.
-    claims : sequence of JobRecord
+    claims : iterable of JobRecord
         As they will wait, in the order of their turn.
+
+    Returns
+    -------
+    dict
+        QOS of the claims -> job id of a victim -> QOS that the victim runs in.
     """
-    bands = compute_state(seen, policy).bands
+    state = compute_state(seen, policy)
+    bands = state.bands
     if bands is None:
         msg = "slurmctld shows no QOS of ours"
         raise ValueError(msg)
-    state = compute_state(seen, policy)
     preempt = {record.name: record.preempt for record in seen.qos}
     room = FreeRoom(bands.nodes, [held for _, held in bands.running] + list(bands.foreign))
     taken: set[str] = set()
-    predicted = []
+    predicted: dict[str, dict[str, str]] = {}
     for claim in claims:
         loans = [loan for loan in list_loans(state, bands, preempt[claim.qos]) if loan.job.job_id not in taken]
-        victims = predict_victims(claim, loans, room) or ()
-        for loan in victims:
-            room.release(loan.job)
+        victims = [loan.job for loan in predict_victims(claim, loans, room) or ()]
+        for job in victims:
+            room.release(job)
         room.place(claim)
-        predicted.append(frozenset(str(loan.job.job_id) for loan in victims))
-        taken |= predicted[-1]
+        predicted.setdefault(claim.qos, {}).update({str(job.job_id): job.qos for job in victims})
+        taken |= {str(job.job_id) for job in victims}
     return predicted
 
 

@@ -8,12 +8,16 @@ from typing import Final
 FLOODER: Final = "risk"
 USERS: Final = {"rec": "bob", "risk": "alice", "vision": "carol"}
 
+WEIGHTS: Final = {"rec": 0.25, "risk": 0.6, "vision": 0.15}
+"""Base weights: of 32 GPUs risk is owed 19, rec 8, vision 5."""
+
 BANDS: Final = {
-    "bands": {"grace": "3s"},
+    "agents": {agent: {"accounts": [agent], "base_weight": weight} for agent, weight in WEIGHTS.items()},
+    "bands": {"grace": "10s"},
     # The band-order rule: 5000 + age 1000 + fairshare 1000 + job size 100 < 10000 x (100 - 9) / 100.
     "site_factor": {"mode": "blend", "scale": 5000},
 }
-"""Settings of the site file: all defaults (quotas by base weight, cap 20 %) but for a short grace."""
+"""Settings of the site file: defaults (quotas by base weight, a cap of 20 %) but for a short grace."""
 
 SCRIPT: Final = """\
 #!/bin/sh
@@ -27,33 +31,30 @@ while [ "$done_s" -lt "$1" ]; do
 done
 """
 
-FLOOD: Final = ((22, 50), (10, 40), (4, 6))
+FLOOD: Final = ((22, 52), (10, 36), (4, 6))
 """Jobs of the flood in order: how many, and seconds of work. The last 4 find no GPU and only wait.
 
-Each job that gets a GPU works longer than everything up to the claims takes.
+Each job that gets a GPU works longer than everything up to the claim for that GPU takes.
 """
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Lender:
-    """An agent that comes for its quota.
+    """An agent that comes for its quota with one job on one node; ``seconds`` is its work.
 
-    ``is_one_job``: one job for the whole quota, else a job for each GPU. ``seconds``: their work; the first lender's
-    lasts longer than the second may wait, so that nobody is served by what ends meanwhile.
+    One job, because several small claims at once may race for the same victim, and Slurm lets the loser wait for
+    KillWait + MessageTimeout. The first lender works longer than the second may wait: nobody is served by an end.
     """
 
     agent: str
-    is_one_job: bool
     seconds: int
 
-    def commands(self, script: str, n_gpus: int) -> list[str]:
-        """The sbatch commands that ask for ``n_gpus``."""
-        if self.is_one_job:
-            return [sbatch(self.agent, script, self.seconds, f"--gpus={n_gpus}", "--nodes=1")]
-        return [sbatch(self.agent, script, self.seconds)] * n_gpus
+    def command(self, script: str, n_gpus: int) -> str:
+        """The sbatch command that asks for ``n_gpus``."""
+        return sbatch(self.agent, script, self.seconds, f"--gpus={n_gpus}")
 
 
-LENDERS: Final = (Lender(agent="rec", is_one_job=False, seconds=26), Lender(agent="vision", is_one_job=True, seconds=8))
+LENDERS: Final = (Lender(agent="rec", seconds=25), Lender(agent="vision", seconds=8))
 
 
 def flood(script: str) -> list[str]:
@@ -61,7 +62,7 @@ def flood(script: str) -> list[str]:
     return [command for n_jobs, seconds in FLOOD for command in [sbatch(FLOODER, script, seconds)] * n_jobs]
 
 
-def sbatch(agent: str, script: str, seconds: int, *size: str) -> str:
+def sbatch(agent: str, script: str, seconds: int, size: str = "--gpus=1") -> str:
     """One sbatch command as the agent's researcher types it."""
-    options = [f"--comment=agent={agent}", f"--job-name={agent}", *(size or ("--gpus=1",)), "--mem=4G"]
+    options = [f"--comment=agent={agent}", f"--job-name={agent}", size, "--nodes=1", "--mem=4G"]
     return " ".join(["sbatch", "--parsable", *options, "--output=/dev/null", "--time=5", script, str(seconds)])

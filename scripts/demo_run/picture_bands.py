@@ -75,7 +75,7 @@ def draw_bands(
         held = [sample.qos_by_gpu.get(gpu, "") for sample in samples]
         for from_s, to_s, qos in merge_runs(times_s, held):
             _bar(upper, (from_s, to_s), number, looks.get(qos))
-    upper.set_ylim(len(rows), -6.2)
+    upper.set_ylim(len(rows), -4.9)
     upper.set_yticks(range(0, len(rows) + 1, 8))
     upper.set_xlim(times_s[0], times_s[-1])
     upper.set_ylabel("GPU")
@@ -117,9 +117,10 @@ def _draw_marks(upper: Axes, lower: Axes, marks: Sequence[tuple[float, float, st
             axes.axvspan(from_s, to_s, facecolor=_INK, alpha=0.06, zorder=0)
             for at_s, style in ((from_s, "-"), (to_s, "--")):
                 axes.axvline(at_s, color=_INK, linewidth=1, linestyle=style)
-        tier = number % 2
         upper.annotate("", (to_s, -0.6), (from_s, -0.6), arrowprops={"arrowstyle": "->", "color": _INK})
-        upper.text(from_s, -1.0 - 2.6 * tier, f" {text}", ha="left", va="bottom", fontsize=8.5)
+        height = -1.1 - 1.9 * (number % 2)  # neighbours must not write over each other
+        box = {"facecolor": "white", "edgecolor": "none", "pad": 1.0}
+        upper.text(from_s, height, text, ha="left", va="bottom", fontsize=9, bbox=box, zorder=5)
 
 
 def _draw_use(

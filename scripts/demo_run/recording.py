@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import shutil
 from typing import TYPE_CHECKING, Final
 
@@ -31,14 +32,19 @@ class Recorder:
         """Copy what is new; the rebalancer keeps only its last cycles, so look often."""
         if self._target is None:
             return
-        times_s = {path: path.stat().st_mtime for path in sorted(self._folder.glob("*.json.gz"))}
-        for path, at_s in times_s.items():
-            if at_s <= self._seen_s:
-                continue
-            self._seen_s = at_s
-            if at_s - self._kept_s >= _EVERY_S or _is_about_bands(path):
-                shutil.copy2(path, self._target / path.name)
-                self._kept_s = at_s
+        for path in sorted(self._folder.glob("*.json.gz")):
+            # It may delete the oldest just now.
+            with contextlib.suppress(FileNotFoundError):
+                self._keep(path, self._target)
+
+    def _keep(self, path: Path, target: Path) -> None:
+        at_s = path.stat().st_mtime
+        if at_s <= self._seen_s:
+            return
+        if at_s - self._kept_s >= _EVERY_S or _is_about_bands(path):
+            shutil.copy2(path, target / path.name)
+            self._kept_s = at_s
+        self._seen_s = at_s
 
 
 def _is_about_bands(path: Path) -> bool:

@@ -85,10 +85,11 @@ class Stage:
         self.jobs += job_ids
         return len(job_ids)
 
-    def claim(self, lender: Lender) -> list[str]:
-        """Let a lender ask for its whole quota; the job ids."""
-        commands = lender.commands(self.script, gpus(self.quotas[lender.agent])[0])
-        return self.cluster.submit(USERS[lender.agent], ["cd /tmp", *commands])
+    def claim(self, lender: Lender) -> str:
+        """Let a lender ask for its whole quota; the job id."""
+        command = lender.command(self.script, gpus(self.quotas[lender.agent])[0])
+        (job_id,) = self.cluster.submit(USERS[lender.agent], ["cd /tmp", command])
+        return job_id
 
     def accounting(self) -> dict[str, tuple[str, ...]]:
         """What sacct says of our jobs, one state for each time that a job was started."""
