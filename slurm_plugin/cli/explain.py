@@ -151,6 +151,8 @@ def _print_explanation(told: JobExplanation, looked: Looked) -> None:
         f"Job {job.job_id} of {job.user} (account {job.account}, partition {partitions}): {job.state.value}{tasks}"
     )
     print_line(_waits(told))
+    if told.next_step:
+        print_line(f"Next step {told.next_step.replace('JOBID', job.job_id)}")
     if submission.agent is None:
         print_line(f"Agent     none, FairGPU leaves this job alone: {submission.reason}")
     else:
