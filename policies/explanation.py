@@ -18,7 +18,6 @@ from policies.ownership import Resolver
 from policies.plan import SetSiteFactor
 from policies.quota.band_explanation import BandExplanation, explain_band
 from policies.quota.band_state import is_managed_qos
-from policies.quota.names import Band
 from policies.reason_advice import ReasonAdvice, advise
 from policies.records import AgentName, JobId, JobRecord
 from policies.registry import get_policy
@@ -30,6 +29,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from policies.plan import BandMemory, SlaMemory
+    from policies.quota.names import Band
     from policies.records import Observation
     from policies.site_policy import SitePolicy
 
@@ -216,9 +216,7 @@ def find_job(observation: Observation, job_id: str) -> JobRecord:
     raise UnknownJobError(f"job {job_id} is not in this observation; squeue shows the ids that are")
 
 
-def _explain_wait(
-    state: ClusterState, job: JobRecord, band: Band | None
-) -> tuple[Startability | None, ReasonAdvice]:
+def _explain_wait(state: ClusterState, job: JobRecord, band: Band | None) -> tuple[Startability | None, ReasonAdvice]:
     if not job.state.is_pending:
         return None, ReasonAdvice(words=f"is not waiting: {job.state.value}")
     reading = read_reason(job.reason)

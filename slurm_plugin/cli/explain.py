@@ -14,11 +14,12 @@ from policies.quota.amounts import format_tres
 from policies.quota.names import Band
 from policies.startability import Startability
 from slurm_plugin.cli._fresh import Looked, look, snapshot_option
+from slurm_plugin.cli._health import describe_write, is_surely_off
+from slurm_plugin.cli._history import history_path
 from slurm_plugin.cli._numbers import amount, decimal, duration, exact
 from slurm_plugin.cli._options import EXIT_FAILED, json_option, site_option, slurm_bin_dir_option
 from slurm_plugin.cli._output import echo_json, print_line, print_table, talk
-from slurm_plugin.cli.status import describe_reading, describe_write, is_surely_off
-from slurm_plugin.rebalancer.history import FILE_NAME
+from slurm_plugin.cli._status_rows import describe_reading
 from slurm_plugin.rebalancer.store import HistoryError, HistoryStore
 
 if TYPE_CHECKING:
@@ -111,9 +112,9 @@ def _tell_past(job_id: str, past: Past, *, as_json: bool) -> None:
 def _fetch_past(site: SiteFile | None, job_id: str) -> Past:
     if site is None:
         return Past(unread="a snapshot has no history")
-    path = site.paths.state_dir / FILE_NAME
     try:
-        if not _exists(path):
+        path = history_path(site)
+        if path is None:
             return Past(unread="there is no history yet")
         with HistoryStore(path) as store:
             jobs = store.query("SELECT * FROM jobs WHERE job_id = ? ORDER BY submit_s", (job_id,))
@@ -127,15 +128,6 @@ def _fetch_past(site: SiteFile | None, job_id: str) -> Past:
         talk(f"fairgpu: the history cannot be read: {err}")
         return Past(unread="the history cannot be read")
     return Past(jobs=jobs, decisions=decisions, moves=moves, reclaims=reclaims)
-
-
-def _exists(path: Path) -> bool:
-    """Return whether the file is there; unlike ``Path.exists``, not seeing is an error on every Python."""
-    try:
-        path.stat()
-    except FileNotFoundError:
-        return False
-    return True
 
 
 def _latest(store: HistoryStore, table: str, job_id: str) -> Rows:

@@ -38,6 +38,7 @@ def record(world: BandWorld, path: Path) -> Path:
 def live(world: BandWorld, monkeypatch: pytest.MonkeyPatch) -> None:
     """Let the command line see the world's Slurm and helper."""
     monkeypatch.setattr("slurm_plugin.cli._fresh.make_client", lambda _: world.slurm)
+    monkeypatch.setattr("slurm_plugin.cli.status.make_client", lambda _: world.slurm)
     monkeypatch.setattr(rebalance, "CliSlurm", lambda _: world.slurm)
     monkeypatch.setattr(rebalance, "SocketQosHelper", lambda **_: world.helper)
 
@@ -45,9 +46,11 @@ def live(world: BandWorld, monkeypatch: pytest.MonkeyPatch) -> None:
 def test_status_shows_quota_use_and_loans_by_band(world: BandWorld, tmp_path: Path) -> None:
     done = run("status", "--snapshot", record(world, tmp_path))
     cells = [line.split() for line in done.stdout.splitlines()]
-    # agent, tres, quota, guaranteed, borrowed, of cap, opportunistic, no band, lent, above quota
+    # agent, tres, quota, used, borrowed, of cap, opportunistic, other, lent, over
     assert ["rec", "gres/gpu", "6", "6", "1", "1", "6", "0", "0", "7"] in [row[:10] for row in cells]
     assert ["risk", "gres/gpu", "10", "0", "0", "2", "0", "0", "7", "0"] in [row[:10] for row in cells]
+    tables = done.stdout.partition("Findings")[0]
+    assert max(map(len, tables.splitlines())) <= 120
 
 
 def test_status_without_bands_has_no_such_table(tmp_path: Path) -> None:

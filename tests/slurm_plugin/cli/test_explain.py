@@ -104,11 +104,11 @@ def test_a_history_of_others_is_mentioned_only_where_it_is_needed(
     world = World(tmp_path, make_job(1))
     monkeypatch.setattr("slurm_plugin.cli._fresh.make_client", lambda _: world.slurm)
 
-    def refuse(_path: Path) -> bool:
+    def refuse(_site: object) -> bool:
         raise PermissionError(13, "Permission denied")
 
     with monkeypatch.context() as closed:
-        closed.setattr(explain, "_exists", refuse)
+        closed.setattr(explain, "history_path", refuse)
         waiting = run("explain", "1", "--site", world.site.path)
         gone = run("explain", "99", "--site", world.site.path)
     assert (waiting.exit_code, waiting.stderr) == (0, "")

@@ -289,7 +289,7 @@ def test_bytes_that_are_no_json_are_refused(raw: bytes) -> None:
 
 def test_a_gzip_bomb_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("slurm_plugin.snapshot.MAX_BYTES", MIB)
-    with pytest.raises(SnapshotError, match="^unpacked it is larger than 1 MiB, the limit; a cycle with"):
+    with pytest.raises(SnapshotError, match=r"^unpacked it is larger than 1 MiB, the limit; a cycle with"):
         parse_snapshot(gzip.compress(b" " * (MIB + 1)))
 
 
