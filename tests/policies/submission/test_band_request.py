@@ -77,8 +77,8 @@ REFUSED = {
         replace(BATCH, qos="fg_c_rec_borrow", is_requeueable=None),
         (
             f"FairGPU: Jobs in QOS fg_c_rec_borrow {MAY_GO} whether this job may be requeued is not known here. "
-            "Leave the QOS as it is, since waiting jobs are moved by FairGPU, say requeue=1 in the same command, or ask for "
-            "qos=fg_c_rec."
+            "Leave the QOS as it is, since waiting jobs are moved by FairGPU, say requeue=1 in the same command, or "
+            "ask for qos=fg_c_rec."
         ),
     ),
     "the quota of another agent": (
