@@ -98,6 +98,28 @@ def test_a_mistyped_agent_tag_is_pointed_at(tmp_path: Path, monkeypatch: pytest.
     assert "did you mean" not in run("explain", "2", "--site", world.site.path).stdout
 
 
+REASONS = {
+    "QOSGrpCpuLimit": ("all jobs of its QOS together use the CPUs", "it starts when one of them ends"),
+    "JobHeldUser": ("is held by its user", "scontrol release 1"),
+    "InvalidQOS": ("its QOS is invalid", "scontrol update jobid=1 qos=..."),
+    "ReqNodeNotAvail, UnavailableNodes:node04": ("are down, drained or busy", "leave out --nodelist"),
+    "Phase of the moon": ("Slurm's reason Phase_of_the_moon is not in FairGPU's table", "ask your admin"),
+}
+
+
+@pytest.mark.parametrize(("reason", "want"), REASONS.items())
+def test_slurms_reason_is_told_with_the_next_step(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, reason: str, want: tuple[str, str]
+) -> None:
+    world = World(tmp_path, make_job(1, reason=reason))
+    monkeypatch.setattr("slurm_plugin.cli._fresh.make_client", lambda _: world.slurm)
+    lines = run("explain", "1", "--site", world.site.path).stdout.splitlines()
+    (waits,) = [line for line in lines if line.startswith("Waits ")]
+    (step,) = [line for line in lines if line.startswith("Next step ")]
+    assert waits.startswith(f"Waits     {reason}: ")
+    assert (want[0] in waits, want[1] in step) == (True, True)
+
+
 def test_a_history_of_others_is_mentioned_only_where_it_is_needed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

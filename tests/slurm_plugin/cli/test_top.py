@@ -16,7 +16,7 @@ import sys
 import termios
 import time
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 import pytest
 from rich.console import Console
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from slurm_plugin.client import FakeSlurm
+    from slurm_plugin.client import FakeSlurm, SlurmClient
     from slurm_plugin.site import SiteFile
 
 AWAY = SlurmUnavailable("Unable to contact slurm controller\nsecond line")
@@ -60,10 +60,10 @@ def live(monkeypatch: pytest.MonkeyPatch) -> FakeSlurm:
 
 def draw(picture: Picture, *, now_s: float = START_S, width: int = 80, is_colour: bool = False) -> str:
     out = io.StringIO()
-    system = "standard" if is_colour else None
-    Console(file=out, width=width, force_terminal=is_colour, color_system=system).print(
-        render(picture, now_s=now_s, width=width)
+    console = Console(
+        file=out, width=width, force_terminal=is_colour, color_system="standard" if is_colour else None, highlight=False
     )
+    console.print(render(picture, now_s=now_s, width=width))
     return out.getvalue()
 
 
@@ -185,14 +185,18 @@ def test_slurm_that_never_answers_is_the_callers_error(live: FakeSlurm, site: Si
 
 
 def test_a_refresh_is_one_observation_and_statistics_come_seldom(live: FakeSlurm, site: SiteFile) -> None:
-    asked = []
-    look, diag = live.observe, live.fetch_diag
-    object.__setattr__(live, "observe", lambda: asked.append("observe") or look())
-    object.__setattr__(live, "fetch_diag", lambda: asked.append("diag") or diag())
-    watch = Watch(site=site, client=live)
+    asked: list[str] = []
+
+    class Counted:
+        def __getattr__(self, name: str) -> object:
+            if name in {"observe", "fetch_diag"}:
+                asked.append(name)
+            return getattr(live, name)
+
+    watch = Watch(site=site, client=cast("SlurmClient", Counted()))
     for _ in range(3):
         watch.look()
-    assert asked == ["observe", "diag", "observe", "observe"]
+    assert asked == ["observe", "fetch_diag", "observe", "observe"]
 
 
 def test_a_reclaim_between_two_looks_is_shown_without_the_history(tmp_path: Path) -> None:
