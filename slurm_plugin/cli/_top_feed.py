@@ -75,17 +75,26 @@ class Feed:
     picture: Picture
     now: Callable[[], float] = time.time
     _thread: threading.Thread | None = None
+    _began_s: float = 0.0
     _crash: list[BaseException] = field(default_factory=list)
 
     def tick(self) -> None:
         """Begin a look if one is due and none runs; a fault of ours in the thread is raised here."""
         if self._crash:
             raise self._crash.pop()
-        is_busy = self._thread is not None and self._thread.is_alive()
-        if not is_busy and self.now() >= self.picture.next_s:
+        now_s = self.now()
+        if not self._is_busy() and now_s >= self.picture.next_s:
+            self._began_s = now_s
             # A daemon thread: leaving does not wait for a squeue that hangs.
             self._thread = threading.Thread(target=self._run, daemon=True)
             self._thread.start()
+
+    def waiting_s(self) -> float:
+        """How long the present look has taken so far, seconds; 0 if none runs."""
+        return max(0.0, self.now() - self._began_s) if self._is_busy() else 0.0
+
+    def _is_busy(self) -> bool:
+        return self._thread is not None and self._thread.is_alive()
 
     def _run(self) -> None:
         try:

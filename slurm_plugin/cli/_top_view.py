@@ -28,10 +28,13 @@ _MIN_BAR: Final = 6
 _MAX_BAR: Final = 48
 _LONGEST_AGENT: Final = 12
 _N_FINDINGS: Final = 6
+_SLOW_S: Final = 3.0
+"""A look that takes longer is told before it fails: Slurm's commands wait ten seconds and more."""
+
 _BAR_LEGEND: Final = "bar: # in the quota, . free of it, + borrowed, o opportunistic, = in no band"
 
 
-def render(picture: Picture, *, now_s: float, width: int, keys: str = "") -> Group:
+def render(picture: Picture, *, now_s: float, width: int, keys: str = "", waiting_s: float = 0.0) -> Group:
     """Return the page.
 
     Parameters
@@ -42,11 +45,13 @@ def render(picture: Picture, *, now_s: float, width: int, keys: str = "") -> Gro
         Columns; below ``NARROWEST`` lines are cut.
     keys : str
         What the keys do, for the head of the page.
+    waiting_s : float
+        How long the look that runs has taken, 0 for none.
     """
     seen = picture.seen
     parts: list[Text | Table] = [_head(picture, now_s, keys)]
-    if picture.error is not None:
-        parts.append(_banner(picture, now_s))
+    if picture.error is not None or waiting_s > _SLOW_S:
+        parts.append(_banner(picture, now_s, waiting_s))
     if seen is None:
         if picture.error is None:
             parts.append(Text("Looking at the cluster ..."))
@@ -70,13 +75,14 @@ def _head(picture: Picture, now_s: float, keys: str) -> Text:
     return told.append(f"\ndata {age} old, every {picture.interval_s:g} s{keys and ', '}{keys}", style="not bold")
 
 
-def _banner(picture: Picture, now_s: float) -> Text:
+def _banner(picture: Picture, now_s: float, waiting_s: float) -> Text:
+    if picture.error is None:
+        return Text(f"SLURM IS SLOW, no answer for {duration(waiting_s)} so far.", style="bold reverse yellow")
     since = duration(max(0.0, now_s - (picture.failed_since_s or now_s)))
-    wait = duration(max(0.0, picture.next_s - now_s))
+    left_s = picture.next_s - now_s
+    step = f"Next try in {duration(left_s)}." if left_s > 0 and not waiting_s else "Trying now."
     first_line = str(picture.error).splitlines()[0] if str(picture.error) else "no reason given"
-    return Text(
-        f"SLURM DOES NOT ANSWER, for {since}: {clean(first_line)}. Next try in {wait}.", style="bold reverse red"
-    )
+    return Text(f"SLURM DOES NOT ANSWER, for {since}: {clean(first_line)}. {step}", style="bold reverse red")
 
 
 def _agents(seen: Seen, width: int) -> Table:

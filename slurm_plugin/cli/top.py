@@ -83,7 +83,13 @@ def _run_screen(watch: Watch, interval_s: float) -> None:
         with single_keys() as keys, Live(console=console, screen=True, auto_refresh=False) as live:
             while True:
                 feed.tick()
-                page = render(feed.picture, now_s=time.time(), width=console.width, keys="q quits")
+                page = render(
+                    feed.picture,
+                    now_s=time.time(),
+                    width=console.width,
+                    keys="q quits",
+                    waiting_s=feed.waiting_s(),
+                )
                 live.update(page, refresh=True)
                 if not _QUIT.isdisjoint(keys(TICK_S)):
                     return

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import re
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 
@@ -19,9 +18,6 @@ from slurm_plugin.snapshot import read_snapshot, write_snapshot
 from tests.slurm_plugin.cli.recorded import run
 from tests.slurm_plugin.rebalancer.band_world import FULL_RISK, REC, RISK, BandWorld
 from tests.slurm_plugin.rebalancer.test_bands import busy, gpus
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 
 @pytest.fixture

@@ -120,6 +120,18 @@ def test_while_slurm_is_away_the_last_data_stay_under_a_banner(tmp_path: Path) -
     assert "risk" in text
 
 
+def test_a_slow_slurm_is_told_before_it_fails(tmp_path: Path) -> None:
+    picture = picture_of(tmp_path)
+    console = Console(file=io.StringIO(), width=80)
+    for waiting_s, is_told in ((2.0, False), (5.0, True)):
+        with console.capture() as captured:
+            console.print(render(picture, now_s=START_S, width=80, waiting_s=waiting_s))
+        assert ("SLURM IS SLOW, no answer for 5.0s so far." in captured.get()) is is_told
+    with console.capture() as captured:
+        console.print(render(picture.with_failure(AWAY, now_s=START_S), now_s=START_S, width=80, waiting_s=1.0))
+    assert "Trying now." in captured.get()
+
+
 def test_pauses_double_up_to_a_minute_and_end_with_the_first_answer(tmp_path: Path) -> None:
     picture, pauses = Picture(interval_s=2.0), []
     for _ in range(7):
