@@ -7,10 +7,13 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from policies.reason_advice import advise
 from policies.records import JobId
 from slurm_plugin.cli import explain
+from slurm_plugin.client import CliSettings, CliSlurm
 from slurm_plugin.site.switch import turn_off
 from tests.slurm_plugin.cli.recorded import busy_slurm, record, run
+from tests.slurm_plugin.client.recordings import RELEASES, RecordedCluster
 from tests.slurm_plugin.rebalancer.world import START_S, World, make_job, make_site
 
 if TYPE_CHECKING:
@@ -118,6 +121,15 @@ def test_slurms_reason_is_told_with_the_next_step(
     (step,) = [line for line in lines if line.startswith("Next step ")]
     assert waits.startswith(f"Waits     {reason}: ")
     assert (want[0] in waits, want[1] in step) == (True, True)
+
+
+@pytest.mark.parametrize("release", RELEASES)
+def test_every_recorded_reason_is_understood(release: str) -> None:
+    seen = CliSlurm(CliSettings(runner=RecordedCluster(release=release))).observe()
+    waiting = [job for job in seen.jobs if job.state.is_pending]
+    assert {"BeginTime", "JobHeldUser", "QOSGrpGRES"} <= {job.reason for job in waiting}
+    strange = {job.reason for job in waiting if "not in FairGPU's table" in advise(job, None).words}
+    assert strange == set()
 
 
 def test_a_history_of_others_is_mentioned_only_where_it_is_needed(
