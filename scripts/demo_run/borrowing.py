@@ -162,7 +162,7 @@ def _reclaim(stage: Stage, predicted: Mapping[str, Mapping[str, str]]) -> Checks
         checks[f"{whole} (bound {bound.victims_gone_s:g} s)"] = took_s <= bound.victims_gone_s
         checks[f"it was taken from the {len(expected)} jobs that the core predicts for {agent}"] = last == set(expected)
     checks["no band ever exceeds its quota or cap"] = is_within_limits(stage.samples, stage.quotas.values())
-    return checks | _explain(stage, min(last or taken, key=int, default="0"))
+    return checks | _explain(stage, min(last or taken, key=int, default=None))
 
 
 def _claim(stage: Stage, lender: Lender) -> float:
@@ -182,13 +182,16 @@ def _folded(job_ids: Iterable[str]) -> str:
     return ",".join(sorted(job_ids, key=int)) or "none"
 
 
-def _explain(stage: Stage, victim: str) -> Checks:
-    """Ask why a job is waiting again; the rebalancer knows it after its next cycle. Without a victim ask for none."""
+def _explain(stage: Stage, victim: str | None) -> Checks:
+    """Ask why a job is waiting again; the rebalancer knows it after its next cycle."""
+    claim = f"a victim is told why: '{_TAKEN} ...'"
+    if victim is None:
+        return {claim: False}
     console.print(f"[bold]   fairgpu explain {victim}[/bold]")
     stage.watch(lambda _: _TAKEN in stage.fairgpu("fairgpu", "explain", victim), _EXPLAIN_S)
     lines = stage.fairgpu("fairgpu", "explain", victim).splitlines()
     console.out("\n".join("   " + line for line in lines if line.startswith(_TOLD)))
-    return {f"a victim is told why: '{_TAKEN} ...'": any(line.startswith(_TAKEN) for line in lines)}
+    return {claim: any(line.startswith(_TAKEN) for line in lines)}
 
 
 def _finish(stage: Stage) -> Checks:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from mini_slurm.people import ACCOUNTS, PEOPLE, SERVICE_USER
+from mini_slurm.people import ACCOUNTS, PEOPLE, SERVICE_USER, uid_of
 from mini_slurm.place import REPO
 from mini_slurm.slurm_files import ADDRESS, HOST
 
@@ -59,7 +59,7 @@ end
 
 _ACTIVATION: Final = (
     'local ok, fairgpu = pcall(require, "fairgpu"); '
-    'if ok then fairgpu.wrap{{socket="{root}/run/fairgpu/hook.sock", deadline_ms={deadline_ms}}} end'
+    'if ok then fairgpu.wrap{{socket="{root}/run/fairgpu/hook.sock", deadline_ms={deadline_ms}, uids={{{uid}}}}} end'
 )
 
 _SITE_YAML: Final = """\
@@ -99,7 +99,8 @@ def mariadb_cnf(root: Path) -> str:
 
 def submit_lua(root: Path, deadline_ms: int = 20) -> str:
     """Return job_submit.lua: accepts everything, then hands over to FairGPU's shim if that can be loaded."""
-    return _SUBMIT_LUA.format(repo=REPO, activation=_ACTIVATION.format(root=root, deadline_ms=deadline_ms))
+    activation = _ACTIVATION.format(root=root, deadline_ms=deadline_ms, uid=uid_of(SERVICE_USER))
+    return _SUBMIT_LUA.format(repo=REPO, activation=activation)
 
 
 def site_yaml(spec: ClusterSpec, root: Path) -> str:
