@@ -27,7 +27,7 @@ partitions: [gpu]
 agents:
   rec: {accounts: [rec], base_weight: 0.3}
   risk: {accounts: [risk], users: [erin], base_weight: 0.6}
-bands: {}
+bands: {grace: 30s}
 """
 NODES = tuple(
     NodeRecord(
