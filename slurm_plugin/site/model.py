@@ -104,7 +104,7 @@ class BandSettings(Settings):
         default=0.0,
         alias="grace",
         le=86_400,
-        description="GraceTime of the borrow band, beside the KillWait that every victim has; above 0 claims wait longer.",
+        description="GraceTime of the borrow band, before the KillWait that every victim has; it delays claims.",
     )
     window_s: Seconds = Field(
         default=3_600.0, alias="window", gt=0, le=2_592_000, description="Time in which reclaims of a job are counted."

@@ -187,3 +187,21 @@ def test_slurm_takes_the_jobs_that_the_core_predicts(banded: MiniCluster) -> Non
     tell(f"\n{play.n_same} of {play.n_reclaims} reclaims as predicted")
     assert play.n_reclaims == N_PREDICTED
     assert play.n_same >= N_PREDICTED - 1
+
+
+@pytest.mark.usefixtures("steering")
+def test_claims_at_once_all_start_in_time_though_victims_ignore_sigterm(banded: MiniCluster) -> None:
+    n_claims, deaf = 4, "--wrap=trap '' TERM; while :; do sleep 1; done"
+    for _ in range(16):
+        banded.sbatch("alice", "--partition=main", "--account=risk", "--gpus=1", deaf)
+    banded.wait(lambda: sum(running(banded).values()) == 16, 60, "risk holds every GPU")
+    began_s = time.monotonic()
+    claims = submit(banded, "rec", n_claims)
+    took_s = []
+    while len(took_s) < n_claims and time.monotonic() - began_s < 2 * RECLAIM_S:
+        n_running = sum(row.state == "RUNNING" for row in rows(banded) if row.job_id in claims)
+        took_s += [time.monotonic() - began_s] * (n_running - len(took_s))
+        time.sleep(0.2)
+    tell(f"\n{n_claims} claims at once ran after {[round(one, 1) for one in took_s]} s (bound {RECLAIM_S} s)")
+    assert len(took_s) == n_claims
+    assert took_s[-1] <= RECLAIM_S

@@ -27,7 +27,7 @@ partitions: [gpu]
 agents:
   rec: {accounts: [rec], base_weight: 0.3}
   risk: {accounts: [risk], users: [erin], base_weight: 0.6}
-bands: {grace: 30s}
+bands: {}
 """
 NODES = tuple(
     NodeRecord(
