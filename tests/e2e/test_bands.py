@@ -197,7 +197,7 @@ def test_claims_at_once_all_start_in_time_though_victims_ignore_sigterm(banded: 
     banded.wait(lambda: sum(running(banded).values()) == 16, 60, "risk holds every GPU")
     began_s = time.monotonic()
     claims = submit(banded, "rec", n_claims)
-    took_s = []
+    took_s: list[float] = []
     while len(took_s) < n_claims and time.monotonic() - began_s < 2 * RECLAIM_S:
         n_running = sum(row.state == "RUNNING" for row in rows(banded) if row.job_id in claims)
         took_s += [time.monotonic() - began_s] * (n_running - len(took_s))

@@ -71,7 +71,7 @@ def _changes(seen: Seen) -> Iterator[str]:
     if ended:
         yield f"{_list(ended)} ended in between by itself"
     if started:
-        yield f"{_list(started)} started in between, on what was free or had been freed for the claim"
+        yield f"{_list(started)} started in between: the queue had changed, or took what was freed for the claim"
     if moved:
         yield f"{_list(moved)} had started again when the claims ran: taken more than once, or for another job"
 
