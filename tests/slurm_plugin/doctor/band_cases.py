@@ -92,6 +92,13 @@ BAND_COMPLAINTS: dict[str, tuple[str, dict[str, Any], Status, str, str]] = {
         "PriorityFlags=NO_NORMAL_ASSOC",
         "NO_NORMAL_",
     ),
+    "victims that start again between two cycles": (
+        "reclaim-counting",
+        {"site": BANDS + "rebalancer: {interval: 10s}\n"},
+        Status.WARN,
+        "a cycle every 10 s, a requeued job waits 6 s",
+        "site file: rebalancer: {interval: 5s}",
+    ),
     # name of the case: check, what is different, status, part of what was found, part of the fix
 }
 
@@ -108,6 +115,15 @@ BAND_CONTENT: dict[str, tuple[str, dict[str, Any]]] = {
     "defaults": ("default-qos", {"site": BANDS, "assoc_rows": assoc_rows("fg_fg_risk")}),
     "no grace time": ("reclaim-time", {"site": BANDS}),
     "bands far apart": ("band-order", {"site": BANDS, "qos": qos_rows()}),
+    "victims are seen": ("reclaim-counting", {"site": BANDS}),
+    "slow cycles, slow requeue": (
+        "reclaim-counting",
+        {
+            "site": BANDS + "rebalancer: {interval: 60s}\n",
+            "version": "22.05.8",
+            "config": {"AuthInfo": "(null)"},
+        },
+    ),
     "an agent without bands": (
         "bands-applied",
         {
