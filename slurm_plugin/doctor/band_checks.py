@@ -109,6 +109,24 @@ def _band_order(facts: Facts) -> Verdict:
     return ok(order.text)
 
 
+def _reclaim_time(facts: Facts) -> Verdict:
+    bands = facts.site.policy.bands
+    if bands is None:
+        return ok(_NO_BANDS)
+    kill_s = facts.number("KillWait")
+    retry_s = kill_s + facts.number("MessageTimeout")
+    if not bands.grace_s:
+        return ok(f"a victim ends KillWait = {kill_s} s after SIGTERM at the latest")
+    each_s = max(bands.grace_s, retry_s) + kill_s
+    return warn(
+        f"GraceTime {bands.grace_s} s: claims that meet on a node may start up to {each_s} s after each other",
+        "in its grace time a victim stays first in line, so the next claims choose it, too; "
+        f"those that do not get its place may preempt again only after KillWait + MessageTimeout = {retry_s} s",
+        f"site file: bands: {{grace: 0s}}; victims then have KillWait = {kill_s} s after SIGTERM. "
+        f"If they need {bands.grace_s} s, slurm.conf: KillWait={bands.grace_s}",
+    )
+
+
 def _reclaim_counting(facts: Facts) -> Verdict:
     if facts.site.policy.bands is None:
         return ok(_NO_BANDS)
@@ -145,6 +163,7 @@ CHECKS: Final = (
     CheckRule(name="quota-enforcement", judge=_enforcement, needs=("config",)),
     CheckRule(name="bands-applied", judge=_applied, needs=("qos",)),
     CheckRule(name="default-qos", judge=_defaults, needs=("assoc_rows",)),
+    CheckRule(name="reclaim-time", judge=_reclaim_time, needs=("config",)),
     CheckRule(name="band-order", judge=_band_order, needs=("config", "qos")),
     CheckRule(name="reclaim-counting", judge=_reclaim_counting, needs=("config",)),
 )

@@ -55,6 +55,21 @@ BAND_COMPLAINTS: dict[str, tuple[str, dict[str, Any], Status, str, str]] = {
         "1 of 2 associations have another one: account=risk user=alice",
         "set_default_qos: true",
     ),
+    "claims that wait for each other": (
+        "reclaim-time",
+        # the recorded KillWait 5 and MessageTimeout 10: max(7, 5 + 10) + 5
+        {"site": BANDS.replace("{}", "{grace: 7s}")},
+        Status.WARN,
+        "GraceTime 7 s: claims that meet on a node may start up to 20 s after each other",
+        "grace: 0s",
+    ),
+    "a grace time longer than Slurm's own waits": (
+        "reclaim-time",
+        {"site": BANDS.replace("{}", "{grace: 1m}")},
+        Status.WARN,
+        "up to 65 s after each other",
+        "slurm.conf: KillWait=60",
+    ),
     "factors that cross the bands": (
         "band-order",
         # 40000 + 1000 of the recorded weights against 40000 x (100 - 9) / 100
@@ -98,6 +113,7 @@ BAND_CONTENT: dict[str, tuple[str, dict[str, Any]]] = {
     ),
     "applied": ("bands-applied", {"site": BANDS, "qos": qos_rows()}),
     "defaults": ("default-qos", {"site": BANDS, "assoc_rows": assoc_rows("fg_fg_risk")}),
+    "no grace time": ("reclaim-time", {"site": BANDS}),
     "bands far apart": ("band-order", {"site": BANDS, "qos": qos_rows()}),
     "victims are seen": ("reclaim-counting", {"site": BANDS}),
     "slow cycles, slow requeue": (
