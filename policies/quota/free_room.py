@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from copy import copy
 from operator import attrgetter
 from typing import TYPE_CHECKING, Final
@@ -15,7 +16,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from policies.records import JobRecord, NodeRecord
+    from policies.records import JobRecord, NodeRecord, Tres
 
     Ints = NDArray[np.int64]
 
@@ -23,6 +24,9 @@ GPU: Final = "gres/gpu"
 
 MAX_AMOUNT: Final = 2**50
 """Larger amounts are no hardware; they are cut here so that sums stay whole 64-bit numbers."""
+
+
+_HELD: Final = attrgetter("nodes", "tres")
 
 
 class FreeRoom:
@@ -46,8 +50,7 @@ class FreeRoom:
             for name, amount in node.tres if node.is_schedulable else ():
                 self._total[row, self._axes[name]] = min(amount, MAX_AMOUNT)
         self._free = self._total.copy()
-        for job in holders:
-            self._change(job, -1)
+        self._take(holders)
         np.maximum(self._free, 0, out=self._free)
 
     def copy(self) -> FreeRoom:
@@ -62,7 +65,9 @@ class FreeRoom:
 
     def release(self, job: JobRecord) -> None:
         """Give back what a running job holds."""
-        self._change(job, 1)
+        rows = self.rows_of(job)
+        if rows:
+            self._free[rows] += self._amounts(job.tres, len(expand_nodes(job.nodes)))
         np.minimum(self._free, self._total, out=self._free)
         self._full.clear()
 
@@ -79,6 +84,16 @@ class FreeRoom:
                 return n_placed
             self._free[rows] -= self._per_node(job)
         return wanted
+
+    def has_room(self, job: JobRecord) -> bool:
+        """Whether one task of the job would fit now."""
+        shape = (job.tres, job.partitions, job.n_nodes)
+        if shape in self._full:
+            return False
+        if self.where(job) is not None:
+            return True
+        self._full.add(shape)
+        return False
 
     def where(self, job: JobRecord) -> list[int] | None:
         """Rows of the nodes on which one task of the job would fit now, the fullest nodes first; ``None`` if none."""
@@ -106,15 +121,23 @@ class FreeRoom:
         return any(name not in self._axes for name, _ in job.tres)
 
     def _per_node(self, job: JobRecord) -> Ints:
-        need = np.zeros(len(self._axes), dtype=np.int64)
-        for name, amount in job.tres:
-            if name in self._axes:
-                need[self._axes[name]] = min(MAX_AMOUNT, -(-amount // max(1, job.n_nodes)))
-        return need
+        return self._amounts(job.tres, max(1, job.n_nodes))
 
-    def _change(self, job: JobRecord, sign: int) -> None:
-        names = expand_nodes(job.nodes)
-        rows = [self._index[node] for node in names if node in self._index]
-        for name, amount in job.tres if rows else ():
+    def _take(self, holders: Iterable[JobRecord]) -> None:
+        """Subtract what many jobs hold; equal jobs on the same nodes are counted first."""
+        on: dict[str, tuple[list[int], int]] = {}
+        for (nodes, tres), n_jobs in Counter(map(_HELD, holders)).items():
+            if nodes not in on:
+                names = expand_nodes(nodes)
+                on[nodes] = ([self._index[node] for node in names if node in self._index], len(names))
+            rows, n_nodes = on[nodes]
+            if rows:
+                self._free[rows] -= n_jobs * self._amounts(tres, n_nodes)
+
+    def _amounts(self, tres: Tres, n_nodes: int) -> Ints:
+        """Equal parts per node, rounded up."""
+        amounts = np.zeros(len(self._axes), dtype=np.int64)
+        for name, amount in tres:
             if name in self._axes:
-                self._free[rows, self._axes[name]] += sign * min(MAX_AMOUNT, -(-amount // len(names)))
+                amounts[self._axes[name]] = min(MAX_AMOUNT, -(-amount // n_nodes))
+        return amounts
