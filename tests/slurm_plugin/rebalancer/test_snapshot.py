@@ -241,6 +241,10 @@ HOSTILE = {
     "infinity": (_set("snapshot.now_s", 1e999), "now_s: inf is out of range"),
     "negative amount": (_set("snapshot.observation.jobs.0.tres.0.1", -1), "TRES amount is not in 0.."),
     "node of an exabyte": (_set("snapshot.observation.nodes.0.tres.0.1", 2**51), "TRES amount is not in 0.."),
+    "node out since before time": (
+        _set("snapshot.observation.nodes.0.out_since_s", -1),
+        "snapshot.observation.nodes: a time is not in 0..",
+    ),
     "negative time": (_set("snapshot.observation.jobs.0.submit_s", -1), "a time is not in 0.."),
     "negative tasks": (_set("snapshot.observation.jobs.0.n_tasks", -1), "n_tasks or n_nodes"),
     "scale of nothing": (_set("snapshot.site_policy.factor_scale", 0), "factor_scale: 0 is not in 1.."),
