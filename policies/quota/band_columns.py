@@ -13,6 +13,7 @@ from policies.interning import Interned
 from policies.quota.eligible import may_borrow
 from policies.quota.wishes import BANDS, NO_BAND
 from policies.records import JobId, JobRecord
+from policies.state import ExactArray
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
     from policies.quota.band_state import AgentBands, BandState
     from policies.quota.names import Band
     from policies.records import QosRecord, Tres
-    from policies.state import ClusterState, ExactArray
+    from policies.state import ClusterState
 
     Bools = NDArray[np.bool_]
     Ints = NDArray[np.int64]
@@ -128,8 +129,10 @@ def compute_columns(state: ClusterState, bands: BandState, barred: frozenset[Job
     has_band = np.array([[own is not None and own.qos(band) is not None for band in BANDS] for own in bands.agents])
     has_band = has_band.reshape(len(bands.agents), len(BANDS))
     here = _here(bands, agent)
-    could_use = _admitted(bands, axes, agent, sized[shape]) & has_band[agent]
-    could_use &= np.fromiter(map(may_borrow, jobs), dtype=np.bool_, count=len(jobs))[:, None]
+    is_movable = np.fromiter(map(may_borrow, jobs), dtype=np.bool_, count=len(jobs))
+    could_use = _admitted(bands, axes, agent, sized[shape])
+    could_use[~is_movable] = False
+    could_use[~has_band[agent]] = False
     may_use = could_use & _is_free(state, barred)[:, None]
     return BandColumns(
         axes=axes,
@@ -147,8 +150,7 @@ def compute_columns(state: ClusterState, bands: BandState, barred: frozenset[Job
 
 
 def _any(table: NDArray[Any]) -> Bools:
-    result: Bools = table.any(axis=1)
-    return result
+    return np.asarray(table.any(axis=1), dtype=np.bool_)
 
 
 def _models(shape: Ints, jobs: Sequence[JobRecord]) -> tuple[JobRecord, ...]:

@@ -59,9 +59,7 @@ def band_standings(
     )
 
 
-def _standing(
-    agent: int, own: AgentBands, overflow: Overflow, *, use: AgentUse, totals: _Totals
-) -> BandStanding:
+def _standing(agent: int, own: AgentBands, overflow: Overflow, *, use: AgentUse, totals: _Totals) -> BandStanding:
     used = overflow.used[agent]
     outside = dict(use.total)
     for amounts in used.values():

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from policies.records import JobRecord, NodeRecord, Tres
+    from policies.records import JobRecord, NodeRecord, PartitionName, Tres
 
     Ints = NDArray[np.int64]
 
@@ -36,7 +36,7 @@ class FreeRoom:
     only shrinks, except through :meth:`release` on a :meth:`copy`.
     """
 
-    __slots__ = ("_axes", "_free", "_full", "_index", "_partitions", "_total")
+    __slots__ = ("_axes", "_free", "_full", "_index", "_members", "_partitions", "_total")
 
     def __init__(self, nodes: Sequence[NodeRecord], holders: Iterable[JobRecord]) -> None:
         nodes = sorted(nodes, key=attrgetter("name"))
@@ -44,6 +44,7 @@ class FreeRoom:
         self._axes = {name: axis for axis, name in enumerate(axes)}
         self._index: dict[str, int] = {node.name: row for row, node in enumerate(nodes)}
         self._partitions = [frozenset(node.partitions) for node in nodes]
+        self._members: dict[tuple[PartitionName, ...], Ints] = {}
         self._full: set[tuple[object, ...]] = set()
         self._total = np.zeros((len(nodes), len(axes)), dtype=np.int64)
         for row, node in enumerate(nodes):
@@ -99,23 +100,30 @@ class FreeRoom:
         """Rows of the nodes on which one task of the job would fit now, the fullest nodes first; ``None`` if none."""
         need = self._per_node(job)
         n_nodes = max(1, job.n_nodes)
-        fits = (self._free >= need).all(axis=1)
-        rows = [row for row in np.flatnonzero(fits).tolist() if not self._partitions[row].isdisjoint(job.partitions)]
+        rows = self._rows_in(job.partitions)
+        rows = rows[(self._free[rows] >= need).all(axis=1)]
         if len(rows) < n_nodes or self._has_unknown_axis(job):
             return None
-        gpus = self._free[:, self._axes[GPU]]
-        return sorted(rows, key=lambda row: (int(gpus[row]), row))[:n_nodes]
+        gpus = self._free[rows, self._axes[GPU]]
+        chosen: list[int] = rows[np.argsort(gpus, kind="stable")[:n_nodes]].tolist()
+        return chosen
 
     def set_aside(self, job: JobRecord) -> None:
         """Keep for a waiting claim what is free on the nodes where it needs least more, so that nobody borrows it."""
-        gpus = self._free[:, self._axes[GPU]]
-        rows = [row for row, names in enumerate(self._partitions) if not names.isdisjoint(job.partitions)]
-        chosen = sorted(rows, key=lambda row: (-int(gpus[row]), row))[: max(1, job.n_nodes)]
+        rows = self._rows_in(job.partitions)
+        chosen = rows[np.argsort(-self._free[rows, self._axes[GPU]], kind="stable")[: max(1, job.n_nodes)]]
         self._free[chosen] = np.maximum(self._free[chosen] - self._per_node(job), 0)
 
     def rows_of(self, job: JobRecord) -> list[int]:
         """Rows of the nodes that a running job is on."""
         return [self._index[name] for name in expand_nodes(job.nodes) if name in self._index]
+
+    def _rows_in(self, partitions: tuple[PartitionName, ...]) -> Ints:
+        """Rows of the nodes of these partitions, lowest first."""
+        if partitions not in self._members:
+            found = [row for row, names in enumerate(self._partitions) if not names.isdisjoint(partitions)]
+            self._members[partitions] = np.array(found, dtype=np.int64)
+        return self._members[partitions]
 
     def _has_unknown_axis(self, job: JobRecord) -> bool:
         return any(name not in self._axes for name, _ in job.tres)

@@ -60,7 +60,8 @@ def keep_memory(
         if item.reclaimed_s or item.is_barred or job_id in waiting or job_id in running
     }
     for job_id, job in waiting.items():
-        result.setdefault(job_id, BandMemory(job_id=job_id, restarts=job.restarts))
+        if job_id not in result:
+            result[job_id] = BandMemory(job_id=job_id, restarts=job.restarts)
     return tuple(result[job_id] for job_id in sorted(result))
 
 

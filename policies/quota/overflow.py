@@ -159,7 +159,8 @@ class _Pass:
     def _settle_guaranteed(self, order: Ints) -> Ints:
         """First phase; the rows that need a further look, in order."""
         columns = self.columns
-        is_looked_at = np.where(self.is_open, ~self.lacks_room[0], self.is_victim | ~columns.is_at_home)
+        may_fit = ~self.lacks_room[0] & ~self._is_younger_than_kept()
+        is_looked_at = np.where(self.is_open, may_fit, self.is_victim | ~columns.is_at_home)
         is_looked_at = np.where(columns.is_banded, is_looked_at, self.is_open)
         is_looked_at[[kept.row for kept in self.out.reservations.values()]] = True
         is_settled = ~(self.is_open & columns.is_banded)
@@ -222,12 +223,23 @@ class _Pass:
 
     def _leave_band(self, rows: Ints) -> Bools:
         """The same of many rows after the first phase: each job that a band is kept for has had its turn."""
-        kept = np.full(len(self.bands.agents), -1, dtype=np.int64)
-        for agent, reservation in self.out.reservations.items():
-            kept[agent] = reservation.row
-        kept_row = kept[self.agent[rows]]
+        kept_row = self._kept_rows()[self.agent[rows]]
         result: Bools = (kept_row >= 0) & (kept_row != rows)
         return result
+
+    def _is_younger_than_kept(self) -> Bools:
+        """Jobs that leave the guaranteed band to an older one from the start."""
+        kept_row = self._kept_rows()[self.agent]
+        submit_s = self.state.pending.submit_s
+        result: Bools = (kept_row >= 0) & (submit_s > submit_s[kept_row])
+        return result
+
+    def _kept_rows(self) -> Ints:
+        """Per agent the row that its guaranteed band is kept for, else -1."""
+        rows = np.full(len(self.bands.agents), -1, dtype=np.int64)
+        for agent, reservation in self.out.reservations.items():
+            rows[agent] = reservation.row
+        return rows
 
     def _have_room_by_use(self, rows: Ints) -> Bools:
         """Whether running jobs alone leave room in the guaranteed band: earlier pending ones may be stuck."""
@@ -249,8 +261,8 @@ class _Pass:
         chosen = rows[is_candidate]
         waits_here = (columns.here[chosen] == code) & ~self._have_room_by_use(chosen)
         may_be_placed = self._may_be_placed(chosen)
-        is_unlimited = ~columns.group[code].is_set.any(axis=1)[self.agent[chosen]]
-        stays = waits_here & ~may_be_placed & is_unlimited
+        is_limited = columns.group[code].is_set[self.agent[chosen]].any(axis=1)
+        stays = waits_here & ~may_be_placed & ~is_limited
         self.out.wishes.put(chosen[stays], Rule.IDLE, code)
         is_settled = np.zeros(len(columns.here), dtype=np.bool_)
         is_settled[chosen[stays]] = True

@@ -20,7 +20,7 @@ from policies.quota.names import Band
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Sequence
 
-    from policies.quota.band_state import AgentBands, BandState
+    from policies.quota.band_state import BandState
     from policies.records import QosRecord
     from policies.state import ClusterState
 

@@ -337,9 +337,7 @@ def plan_bands_by_job(
     overflow = cast("Overflow", outcome)
     uses = agent_uses(bands)
     back, out, parked = _moves(state, bands, overflow, order)
-    lists = tuple(
-        steer_lists(state, bands, uses, occupied_bands(bands, (move.new for move in (*back, *out, *parked))))
-    )
+    lists = tuple(steer_lists(state, bands, uses, occupied_bands(bands, (move.new for move in (*back, *out, *parked)))))
     ranks = steer_ranks(state, bands, uses, overflow.claims)
     return BandPlan(
         urgent=(*lists, *ranks, *back, *_starts(state, bands, overflow, uses), *out),
@@ -365,7 +363,8 @@ def _moves(
     for row in order:
         move = make_move(state, bands, overflow, row)
         if move is not None:
-            wish = overflow.wishes[row]
+            wish = overflow.wishes.get(row)
+            assert wish is not None
             chosen = parked if wish.is_parked else back if wish.band is Band.GUARANTEED else out
             chosen.append(move)
     return back, out, parked

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 from unittest.mock import patch
 
 from hypothesis import given
@@ -14,13 +15,13 @@ from policies.cycle import decide, plan_bytes
 from policies.plan import BandMemory
 from policies.quota.memory import count_reclaims
 from policies.quota.overflow import plan_overflow
-from policies.records import JobId, Observation, QosRecord
+from policies.records import JobId, Observation, QosRecord, Tres
 from policies.site_policy import BandPolicy, SitePolicy
 from tests.policies.quota.overflow_by_job import overflow_by_job, plan_bands_by_job, reclaims_by_job
 from tests.strategies import NOW, make_job, make_node, make_observation, make_quota, make_running, make_site, make_tres
 
 _QOS = ("fg_c_a", "fg_c_a_borrow", "fg_c_a_opp", "fg_c_b", "fg_c_b_borrow", "fg_c_b_opp", "normal", "premium")
-_REASONS = ("Priority", "Resources", "None", "Dependency", "QOSGrpGRES", "QOSMaxGRESPerJob", "AssocGrpGRES", "BeginTime")
+_REASONS = ("Priority", "Resources", "None", "Dependency", "QOSGrpGRES", "QOSMaxGRESPerJob", "AssocGrpGRES")
 _TRES = st.builds(make_tres, cpu=st.integers(1, 20), mem=st.just(100), gpu=st.integers(0, 4))
 _SHAPES = st.lists(_TRES, min_size=1, max_size=3)
 _PENDING = st.fixed_dictionaries(
@@ -43,7 +44,7 @@ _PENDING = st.fixed_dictionaries(
 def queues(draw: st.DrawFn) -> Observation:
     """Two or three nodes, few shapes, many jobs in any band; an agent may lack a band or have no limit."""
     shapes = st.sampled_from(draw(_SHAPES))
-    rows = draw(st.lists(st.tuples(_PENDING, shapes), max_size=14))
+    rows: list[tuple[dict[str, Any], Tres]] = draw(st.lists(st.tuples(_PENDING, shapes), max_size=14))
     running = draw(st.lists(st.tuples(st.sampled_from("ab"), st.sampled_from(_QOS[:6]), shapes), max_size=6))
     jobs = [
         make_running(str(number + 1), account, qos=qos, tres=tres, nodes=f"n{1 + number % 2}")

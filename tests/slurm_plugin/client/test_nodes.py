@@ -140,6 +140,6 @@ def test_every_recorded_release_says_since_when_a_node_is_down(release: str) -> 
         for line in (FIXTURES / f"cli-{release}" / "sinfo-N-O.txt").read_text().splitlines()
         if line.startswith("node04")
     )
-    (time,) = [word.rstrip("|") for word in shown if word.startswith("|2026-") or word.startswith("2026-")]
+    (time,) = [word.rstrip("|") for word in shown if word.startswith(("|2026-", "2026-"))]
     assert nodes[NodeName("node04")].out_since_s == parse_time_s(time.lstrip("|"))
     assert nodes[NodeName("node03")].out_since_s is None  # it drains, its jobs run

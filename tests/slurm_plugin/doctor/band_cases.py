@@ -31,10 +31,12 @@ def nodes(*out_since_s: int | None) -> tuple[NodeRecord, ...]:
 def in_use(risk: int, rec: int) -> tuple[QosRecord, ...]:
     """QOSes of slurmctld for a quota of so many GPUs (and CPUs, and ten times the memory)."""
     return tuple(
-        QosRecord(name=f"fg_fg_{agent}{suffix}", grp_tres=(("cpu", part), ("gres/gpu", part), ("mem", 10 * amount // by)))
+        QosRecord(
+            name=f"fg_fg_{agent}{suffix}",
+            grp_tres=(("cpu", amount // by), ("gres/gpu", amount // by), ("mem", 10 * amount // by)),
+        )
         for agent, amount in (("risk", risk), ("rec", rec))
         for suffix, by in (("", 1), ("_borrow", 5))
-        for part in [amount // by]
     )
 
 
