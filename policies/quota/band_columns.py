@@ -56,11 +56,15 @@ class Limits:
         asked : (n, n_axes) exact
         used : (n_agents, n_axes) exact
         """
+        if not self.is_set.any():
+            return np.zeros(len(agent), dtype=np.bool_)
         room = self.amount - used
         return _any((asked > 0) & self.is_set[agent] & (asked > room[agent]))
 
     def are_exceeded(self, agent: Ints, asked: ExactArray) -> Bools:
         """Which requests are above the limit itself, (n,) bool."""
+        if not self.is_set.any():
+            return np.zeros(len(agent), dtype=np.bool_)
         return _any(self.is_set[agent] & (asked > self.amount[agent]))
 
 

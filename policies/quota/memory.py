@@ -36,7 +36,9 @@ def count_reclaims(
     seen: dict[JobId, BandMemory] = {}
     for agent, job, is_running in _jobs(state, bands, before):
         old = before.get(job.job_id) or _of_its_array(before, job)
-        if not (is_running and bands.band_of(agent, job) is Band.GUARANTEED):
+        if not is_running and old is not None and _is_untouched(old, job) and policy.max_reclaims > 0:
+            seen[job.job_id] = old
+        elif not (is_running and bands.band_of(agent, job) is Band.GUARANTEED):
             is_kept_barred = old is not None and old.is_barred and _fits(bands, agent, job)
             seen[job.job_id] = _count(old, job, state.at_s, policy=policy, is_kept_barred=is_kept_barred)
     return seen
@@ -69,8 +71,6 @@ def _count(
     old: BandMemory | None, job: JobRecord, at_s: float, *, policy: BandPolicy, is_kept_barred: bool
 ) -> BandMemory:
     """What is remembered of one job now."""
-    if old is not None and _is_untouched(old, job) and policy.max_reclaims > 0:
-        return old
     n_new = 0 if old is None else max(0, job.restarts - old.restarts)
     kept = () if old is None else tuple(at for at in old.reclaimed_s if at > at_s - policy.window_s)
     times = (*kept, *(at_s,) * n_new)
@@ -88,8 +88,9 @@ def _jobs(
 ) -> Iterator[tuple[int, JobRecord, bool]]:
     """Jobs that wait or run in a borrowed band of their agent, or are remembered, with whether they run."""
     owner = {name: agent for name, (agent, band) in bands.place_of.items() if band in BORROWED}
+    known = before.keys()
     for agent, job in zip(state.pending.agent.tolist(), bands.pending, strict=True):
-        if owner.get(job.qos) == agent or _is_remembered(job, before):
+        if job.job_id in known or owner.get(job.qos) == agent or _is_remembered(job, before):
             yield agent, job, False
     for agent, job in bands.running:
         if owner.get(job.qos) == agent or _is_remembered(job, before):
