@@ -100,9 +100,7 @@ class OutcomeMemory:
         """Whether rules and identities are still those that the outcomes came from."""
         return rules is self._rules and self._users.version is self._version
 
-    def outcome(
-        self, uid: str, account: str, partition: str, tags: Tags, *, band: BandRequest = _NO_BAND
-    ) -> Outcome:
+    def outcome(self, uid: str, account: str, partition: str, tags: Tags, *, band: BandRequest = _NO_BAND) -> Outcome:
         """Outcome of a submission, by the request's fields and the tags in its text.
 
         Raises

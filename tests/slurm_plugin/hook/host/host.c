@@ -385,7 +385,7 @@ static void storm(const call_t *call)
 /* As src/common/plugin.c: open, compare the version, find the functions, call init. */
 static void load(const char *stock, const char *plugin)
 {
-	void *ours, *first = dlopen(stock, RTLD_NOW | RTLD_GLOBAL);
+	void *ours, *first = dlopen(stock, RTLD_LAZY);
 	const uint32_t *version;
 	int (*init)(void);
 
@@ -405,6 +405,8 @@ static void load(const char *stock, const char *plugin)
 	*(void **) &job_modify = dlsym(ours, "job_modify");
 	if (!job_submit || !job_modify || init() != SLURM_SUCCESS)
 		exit(3);
+	fputs(logged, stderr);
+	logged[0] = '\0';
 }
 
 int main(int argc, char **argv)
