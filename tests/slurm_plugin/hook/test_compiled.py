@@ -70,7 +70,7 @@ def quick_server(tmp_path: Path) -> Iterator[Path]:
 
 
 def counts(call: Call) -> dict[str, int]:
-    """Return ``accepted``, ``rejected``, ``factors``, ``grown_kib`` and ``texts`` of a storm."""
+    """Return ``accepted``, ``rejected``, ``factors``, ``grown_kib``, ``texts`` and ``files`` of a storm."""
     return {name: int(value) for name, value in re.findall(r"(\w+)=(-?\d+)", f"{call.rc} {call.changed}")}
 
 
@@ -79,7 +79,7 @@ def test_many_calls_of_many_threads_grow_no_memory(plain: CompiledShim, quick_se
     # The deadline is generous: whether every call was answered must not depend on how busy the machine is.
     _, call = plain.run_lines(quick_server, warm_up, storm, options={"deadline_ms": 200, "failures": 1_000})
     got = counts(call)
-    assert (got["accepted"], got["texts"]) == (N_CALLS, 0)
+    assert (got["accepted"], got["texts"], got["files"]) == (N_CALLS, 0, 0)
     assert got["factors"] > N_CALLS * 0.95
     assert got["grown_kib"] < GROWTH_KIB
 
@@ -90,7 +90,7 @@ def test_sixteen_threads_before_a_hostile_server_pass_every_job(plain: CompiledS
     with Hostile(tmp_path / "s", HOSTILE[name]) as hostile:
         (call,) = plain.run_lines(tmp_path / "s", line)
     assert counts(call)["accepted"] == 3_200
-    assert counts(call)["factors"] == 0
+    assert (counts(call)["factors"], counts(call)["files"]) == (0, 0)
     # Those that asked before the breaker opened; nobody asked afterwards.
     assert hostile.n_clients <= 16 + 3
     assert call.logged.count("passes unchanged") == 3
@@ -119,7 +119,7 @@ def test_threads_do_not_race(toolchain: Toolchain, tmp_path: Path, start: Start)
 def test_valgrind_finds_nothing(plain_host: Host, tmp_path: Path) -> None:
     if shutil.which("valgrind") is None:
         pytest.skip("needs valgrind")
-    runner = ("valgrind", "-q", "--error-exitcode=9", "--leak-check=full", "--track-fds=yes")
+    runner = ("valgrind", "-q", "--error-exitcode=9", "--leak-check=full")
     shim = CompiledShim(dataclasses.replace(plain_host, runner=runner), tmp_path / "plugin")
     reject = encode_frame("R", {"verdict": "reject", "user_msg": "no"})
     answers = iter([encode_frame("R", REPLY), reject, reject, b"", b"\xff" * 99, b"FG1R00000040", reject[:-2]])
@@ -133,7 +133,6 @@ def test_valgrind_finds_nothing(plain_host: Host, tmp_path: Path) -> None:
     with Hostile(tmp_path / "s", treat):
         calls = shim.run(tmp_path / "s", *steps, options=options)
     assert [call.rc for call in calls] == ["0", "2002", "2002", "0", "0", "0", "0"]
-    assert "Open file descriptor" not in shim.stderr
 
 
 def test_the_message_of_a_plugin_before_ours_is_kept(plain_host: Host, tmp_path: Path) -> None:
@@ -192,17 +191,24 @@ class Session:
         row = self._process.stdout.readline().decode().rstrip("\n").split("\t")
         return f"{row[2]}; {row[4].strip()}"
 
+    def end(self) -> None:
+        """Let the host end by itself."""
+        assert self._process.stdin is not None
+        self._process.stdin.close()
+
 
 def test_changed_settings_count_at_once_and_close_the_breaker(plain_host: Host, tmp_path: Path) -> None:
     folder = tmp_path / "plugin"
-    with Hostile(tmp_path / "s", replies(encode_frame("R", REPLY))):
-        with plain_host.start(folder, tmp_path / "none", {"failures": 1, "pause_s": 600}) as process:
-            session = Session(process)
-            session.submit()
-            assert session.submit() == "; "  # the breaker is open
-            write_settings(folder, tmp_path / "s", {"deadline_ms": 200})
-            assert session.submit() == "site_factor=5; "
-            process.stdin.close()  # type: ignore[union-attr]
+    with (
+        Hostile(tmp_path / "s", replies(encode_frame("R", REPLY))),
+        plain_host.start(folder, tmp_path / "none", {"failures": 1, "pause_s": 600}) as process,
+    ):
+        session = Session(process)
+        session.submit()
+        assert session.submit() == "; "  # the breaker is open
+        write_settings(folder, tmp_path / "s", {"deadline_ms": 200})
+        assert session.submit() == "site_factor=5; "
+        session.end()
     assert process.returncode == 0
 
 
@@ -223,14 +229,15 @@ BAD_SETTINGS = {
 @pytest.mark.parametrize("line", BAD_SETTINGS.values(), ids=BAD_SETTINGS.keys())
 def test_damaged_settings_leave_the_former_ones_in_force(sanitized_host: Host, tmp_path: Path, line: str) -> None:
     folder = tmp_path / "plugin"
-    with Hostile(tmp_path / "s", replies(encode_frame("R", REPLY))):
-        with sanitized_host.start(folder, tmp_path / "s", {"deadline_ms": 200}) as process:
-            session = Session(process)
-            assert session.submit() == "site_factor=5; "
-            (folder / "job_submit_fairgpu.conf").write_text(f"# {tmp_path}\n\n{line}\n")
-            assert session.submit() == (
-                f"site_factor=5; fairgpu: settings not used: {folder}/job_submit_fairgpu.conf, line 3"
-            )
-            assert session.submit() == "site_factor=5; "
-            process.stdin.close()  # type: ignore[union-attr]
+    with (
+        Hostile(tmp_path / "s", replies(encode_frame("R", REPLY))),
+        sanitized_host.start(folder, tmp_path / "s", {"deadline_ms": 200}) as process,
+    ):
+        session = Session(process)
+        assert session.submit() == "site_factor=5; "
+        path = folder / "job_submit_fairgpu.conf"
+        path.write_text(f"# {tmp_path}\n\n{line}\n")
+        assert session.submit() == f"site_factor=5; fairgpu: settings not used: {path}, line 3"
+        assert session.submit() == "site_factor=5; "
+        session.end()
     assert process.returncode == 0

@@ -7,6 +7,7 @@
  *
  * Each call prints: rc, milliseconds, the fields that were set, what the user and the log were told. */
 #define _GNU_SOURCE
+#include <dirent.h>
 #include <dlfcn.h>
 #include <pthread.h>
 #include <stdarg.h>
@@ -331,6 +332,18 @@ static long resident_kib(void)
 	return pages * (sysconf(_SC_PAGESIZE) / 1024);
 }
 
+static long open_files(void)
+{
+	DIR *folder = opendir("/proc/self/fd");
+	long count = 0;
+
+	while (folder && readdir(folder))
+		count++;
+	if (folder)
+		closedir(folder);
+	return count;
+}
+
 typedef struct {
 	const call_t *call;
 	double slowest_ms;
@@ -362,7 +375,7 @@ static void storm(const call_t *call)
 {
 	pthread_t threads[64];
 	worker_t workers[64] = {0}, sum = {0};
-	long before_kib = resident_kib(), texts = atomic_load(&n_texts);
+	long before_kib = resident_kib(), texts = atomic_load(&n_texts), files = open_files();
 
 	for (unsigned i = 0; i < call->threads; i++) {
 		workers[i].call = call;
@@ -376,8 +389,9 @@ static void storm(const call_t *call)
 		if (workers[i].slowest_ms > sum.slowest_ms)
 			sum.slowest_ms = workers[i].slowest_ms;
 	}
-	printf("accepted=%u rejected=%u factors=%u\t%.3f\tgrown_kib=%ld texts=%ld\t\t%s\n", sum.accepted, sum.rejected,
-	       sum.factors, sum.slowest_ms, resident_kib() - before_kib, atomic_load(&n_texts) - texts, logged);
+	printf("accepted=%u rejected=%u factors=%u\t%.3f\tgrown_kib=%ld texts=%ld files=%ld\t\t%s\n", sum.accepted, sum.rejected,
+	       sum.factors, sum.slowest_ms, resident_kib() - before_kib, atomic_load(&n_texts) - texts, open_files() - files,
+	       logged);
 	fflush(stdout);
 	logged[0] = '\0';
 }
