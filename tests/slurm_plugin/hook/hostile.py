@@ -112,6 +112,6 @@ HOSTILE = {
     "a factor that Slurm cannot hold": replies(encode_frame("R", REPLY | {"site_factor": "2147483646"})),
     "a factor of many digits": replies(encode_frame("R", REPLY | {"site_factor": "9" * 400})),
     "a factor beside a rejection": replies(encode_frame("R", REPLY | {"verdict": "reject"})),
-    "a field twice": replies(b"FG1R00000042" + b"7:verdict,6:accept," * 2 + b"0:,0"),
+    "a field twice": replies(b"FG1R00000038" + b"7:verdict,6:accept," * 2),
     "an empty body": replies(b"FG1R00000000"),
 }
