@@ -265,6 +265,17 @@ static int judge_change(const struct settings *settings, const job_desc_msg_t *d
 	return ask(settings, &frame, &answer) ? conclude(&answer, err_msg) : SLURM_SUCCESS;
 }
 
+/* As slurmctld frees such a copy: the strings of the environment are one block. */
+static void free_copy(job_desc_msg_t *copy)
+{
+	if (copy->environment) {
+		slurm_xfree((void **) &copy->environment[0]);
+		slurm_xfree((void **) &copy->environment);
+	}
+	copy->env_size = 0;
+	slurm_free_job_desc_msg(copy);
+}
+
 static int modify(const job_desc_msg_t *desc, void *job, uint32_t uid, char **err_msg)
 {
 	static atomic_bool is_told;
@@ -278,7 +289,7 @@ static int modify(const job_desc_msg_t *desc, void *job, uint32_t uid, char **er
 	get_settings(&settings);
 	if (is_trusted(&settings, uid))
 		return SLURM_SUCCESS;
-	if (!copy_job_record_to_job_desc || !slurm_free_job_desc_msg) {
+	if (!copy_job_record_to_job_desc || !slurm_free_job_desc_msg || !slurm_xfree) {
 		if (!atomic_exchange(&is_told, true))
 			LOG_ERROR("this slurmctld does not show jobs to plugins: updates pass unchanged");
 		return SLURM_SUCCESS;
@@ -287,7 +298,7 @@ static int modify(const job_desc_msg_t *desc, void *job, uint32_t uid, char **er
 	if (!old)
 		return SLURM_SUCCESS;
 	result = judge_change(&settings, desc, old, err_msg);
-	slurm_free_job_desc_msg(old);
+	free_copy(old);
 	return result;
 }
 

@@ -40,15 +40,19 @@ static pthread_mutex_t log_lock = PTHREAD_MUTEX_INITIALIZER;
 static char logged[8192];
 
 /* As Slurm's allocator: a header with a mark, so that a text of another allocator is noticed. */
-char *slurm_xstrdup(const char *text)
+static void *allocate(const void *bytes, size_t length)
 {
-	size_t length = strlen(text) + 1;
 	char *block = malloc(HEAD + length);
 
 	block[0] = MAGIC;
-	memcpy(block + HEAD, text, length);
+	memcpy(block + HEAD, bytes, length);
 	atomic_fetch_add(&n_texts, 1);
 	return block + HEAD;
+}
+
+char *slurm_xstrdup(const char *text)
+{
+	return allocate(text, strlen(text) + 1);
 }
 
 void slurm_xfree(void **pointer)
@@ -117,6 +121,11 @@ job_desc_msg_t *copy_job_record_to_job_desc(void *job)
 	COPY(wckey);
 	COPY(qos);
 	COPY(script);
+	/* As slurmctld makes it: one block for all strings, which slurm_free_job_desc_msg would free one by one. */
+	char *block = allocate("A=1\0B=2", 8);
+	char *strings[] = {block, block + 4, NULL};
+	copy->environment = allocate(strings, sizeof(strings));
+	copy->env_size = 2;
 	return copy;
 }
 #endif
@@ -124,6 +133,9 @@ job_desc_msg_t *copy_job_record_to_job_desc(void *job)
 void slurm_free_job_desc_msg(job_desc_msg_t *desc)
 {
 	free_texts(desc);
+	for (char **text = desc->environment; text && *text; text++)
+		slurm_xfree((void **) text);
+	slurm_xfree((void **) &desc->environment);
 	free(desc);
 }
 
