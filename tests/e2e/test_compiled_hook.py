@@ -38,15 +38,26 @@ def server(compiled_cluster: MiniCluster) -> Iterator[Daemon]:
     compiled_cluster.clear_jobs()
 
 
-@pytest.fixture
-def conf(compiled_cluster: MiniCluster) -> Iterator[Path]:
-    """slurm.conf, for a test that changes it or the plugin; both are put back and slurmctld is restarted."""
-    path, plugin = compiled_cluster.root / "etc/slurm.conf", compiled_cluster.root / "lib/job_submit_fairgpu.so"
-    before, plugin_before = path.read_text(), plugin.read_bytes()
-    yield path
-    path.write_text(before)
+@pytest.fixture(scope="module")
+def restored(compiled_cluster: MiniCluster) -> Iterator[MiniCluster]:
+    """The cluster, for tests that change slurm.conf or the plugin; at the end both are as before."""
+    conf, plugin = compiled_cluster.root / "etc/slurm.conf", compiled_cluster.root / "lib/job_submit_fairgpu.so"
+    conf_before, plugin_before = conf.read_text(), plugin.read_bytes()
+    yield compiled_cluster
+    conf.write_text(conf_before)
+    plugin.unlink()  # slurmctld has it mapped: a new file, not new bytes in the old one
     plugin.write_bytes(plugin_before)
     compiled_cluster.restart("slurmctld")
+
+
+@pytest.fixture(scope="module")
+def beside_lua(restored: MiniCluster, tmp_path_factory: pytest.TempPathFactory) -> MiniCluster:
+    """The cluster with ``JobSubmitPlugins=lua,fairgpu`` and a plugin that was built for another micro release."""
+    build(restored, headers(tmp_path_factory.mktemp("micro"), change=0x3))
+    conf = restored.root / "etc/slurm.conf"
+    conf.write_text(conf.read_text().replace("JobSubmitPlugins=fairgpu", "JobSubmitPlugins=lua,fairgpu"))
+    restored.restart("slurmctld")
+    return restored
 
 
 def build(cluster: MiniCluster, include: Path) -> subprocess.CompletedProcess[str]:
@@ -68,48 +79,25 @@ def headers(folder: Path, *, change: int) -> Path:
     return folder
 
 
-@pytest.mark.usefixtures("server")
-def test_lua_runs_first_and_its_word_stands(compiled_cluster: MiniCluster, conf: Path) -> None:
-    conf.write_text(conf.read_text().replace("JobSubmitPlugins=fairgpu", "JobSubmitPlugins=lua,fairgpu"))
-    compiled_cluster.restart("slurmctld")
-    job = compiled_cluster.sbatch("alice", "--begin=now+1hour", "--comment=agent=risk")
-    assert details(compiled_cluster, job)["AdminComment"] == "seen"  # what Lua wrote, up to the first blank
-    refused = compiled_cluster.run("dave", *FOREIGN, check=False)
-    assert "may not use tag agent=risk" in refused.stderr
-    by_site = compiled_cluster.run("dave", *FOREIGN, "--job-name=refused-by-the-site", check=False)
-    assert "the site says no" in by_site.stderr
-    assert "may not use tag" not in by_site.stderr
-    report = json.loads(compiled_cluster.run("root", "fairgpu", "doctor", "--json", check=False).stdout)
-    found = {check["name"]: (check["status"], check["found"]) for check in report["checks"]}
-    assert found["job-submit"] == ("ok", "lua,fairgpu")
-    assert found["lua-script"][0] == "ok"
-    assert found["compiled-hook"][0] == "ok"
-
-
-@pytest.mark.usefixtures("server")
-def test_built_for_another_micro_release_it_works(compiled_cluster: MiniCluster, conf: Path, tmp_path: Path) -> None:
-    assert conf.exists()
-    build(compiled_cluster, headers(tmp_path, change=0x3))
-    compiled_cluster.restart("slurmctld")
-    assert compiled_cluster.run("dave", *FOREIGN, check=False).returncode == 1
-
-
-@pytest.mark.usefixtures("server")
-def test_built_for_another_release_slurmctld_starts_and_jobs_pass(
-    compiled_cluster: MiniCluster, conf: Path, tmp_path: Path
-) -> None:
-    assert conf.exists()
-    build(compiled_cluster, headers(tmp_path, change=0x100))
-    compiled_cluster.restart("slurmctld")
-    before = compiled_cluster.log("slurmctld").count("disabled, jobs pass unchanged: built for Slurm")
-    assert before == 1
-    for _ in range(3):
-        compiled_cluster.run("dave", *FOREIGN)
-    assert compiled_cluster.log("slurmctld").count("disabled, jobs pass unchanged: built for Slurm") == before
-    report = json.loads(compiled_cluster.run("root", "fairgpu", "doctor", "--json", check=False).stdout)
-    (check,) = (check for check in report["checks"] if check["name"] == "compiled-hook")
-    assert check["status"] == "warn"
-    assert "passes all jobs unchanged" in check["why"]
+def test_every_kind_of_job_can_be_updated(compiled_cluster: MiniCluster, server: Daemon) -> None:
+    # The plugin reads the job through a copy that slurmctld makes: each kind has other parts filled in.
+    cluster = compiled_cluster
+    own = "--comment=agent=risk"
+    jobs = [
+        cluster.sbatch("alice", own, "--wrap=sleep 60"),
+        cluster.sbatch("alice", own, "--hold", "--array=0-9", "--dependency=singleton"),
+        cluster.sbatch("alice", own, "--hold", "--export=NONE", "--begin=now+1hour"),
+        cluster.sbatch("alice", own, "--hold", "--gpus-per-task=1", "-n1", ":", own, "--gpus-per-node=1"),
+    ]
+    waiting = cluster.popen("alice", "srun", own, "--hold", "--job-name=interactive", "true")
+    cluster.wait(lambda: cluster.squeue("--name=interactive"), 10, "srun waits")
+    jobs.append(cluster.squeue("--name=interactive")[0].job_id)
+    for job in jobs:
+        for comment, rc in (("agent=vision", 1), ("agent=risk stage=train", 0)):
+            done = cluster.run("alice", "scontrol", "update", f"jobid={job}", f"comment={comment}", check=False)
+            assert (done.returncode, server.is_running()) == (rc, True), (job, comment, done.stderr)
+    cluster.clear_jobs()
+    waiting.wait(20)
 
 
 def test_headers_of_another_release_are_refused_while_slurm_can_be_asked(
@@ -152,3 +140,41 @@ def test_submissions_go_on_while_the_server_is_frozen_and_the_breaker_makes_them
 def test_the_repository_ships_no_built_plugin() -> None:
     tracked = subprocess.run(["git", "ls-files"], cwd=REPO, capture_output=True, text=True, check=True).stdout
     assert not re.search(r"\.so$", tracked, re.MULTILINE)
+
+
+@pytest.mark.usefixtures("server")
+def test_built_for_another_micro_release_it_works(beside_lua: MiniCluster) -> None:
+    version = beside_lua.run("root", "scontrol", "--version").stdout.split()[1]
+    assert version.encode() not in (beside_lua.root / "lib/job_submit_fairgpu.so").read_bytes()
+    assert beside_lua.run("dave", *FOREIGN, check=False).returncode == 1
+
+
+@pytest.mark.usefixtures("server")
+def test_lua_runs_first_and_its_word_stands(beside_lua: MiniCluster) -> None:
+    job = beside_lua.sbatch("alice", "--begin=now+1hour", "--comment=agent=risk")
+    assert details(beside_lua, job)["AdminComment"] == "seen"  # what Lua wrote, up to the first blank
+    refused = beside_lua.run("dave", *FOREIGN, check=False)
+    assert "may not use tag agent=risk" in refused.stderr
+    by_site = beside_lua.run("dave", *FOREIGN, "--job-name=refused-by-the-site", check=False)
+    assert "the site says no" in by_site.stderr
+    assert "may not use tag" not in by_site.stderr
+    report = json.loads(beside_lua.run("root", "fairgpu", "doctor", "--json", check=False).stdout)
+    found = {check["name"]: (check["status"], check["found"]) for check in report["checks"]}
+    assert found["job-submit"] == ("ok", "lua,fairgpu")
+    assert found["lua-script"][0] == "ok"
+    assert found["compiled-hook"][0] == "ok"
+
+
+@pytest.mark.usefixtures("server")
+def test_built_for_another_release_slurmctld_starts_and_jobs_pass(restored: MiniCluster, tmp_path: Path) -> None:
+    build(restored, headers(tmp_path, change=0x100))
+    restored.restart("slurmctld")
+    line = "disabled, jobs pass unchanged: built for Slurm"
+    assert restored.log("slurmctld").count(line) == 1
+    for _ in range(3):
+        restored.run("dave", *FOREIGN)
+    assert restored.log("slurmctld").count(line) == 1
+    report = json.loads(restored.run("root", "fairgpu", "doctor", "--json", check=False).stdout)
+    (check,) = (check for check in report["checks"] if check["name"] == "compiled-hook")
+    assert check["status"] == "warn"
+    assert "passes all jobs unchanged" in check["why"]
