@@ -10,13 +10,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from policies.quota.names import Band, band_qos
+from policies.records import AgentName
 from policies.site_policy import QuotaKind
 
 if TYPE_CHECKING:
-    from policies.records import AgentName
     from policies.site_policy import SitePolicy
 
 
@@ -37,6 +37,10 @@ class BandRequest:
     qos: str = ""
     is_batch: bool = True
     is_requeueable: bool | None = True
+
+
+NO_BAND: Final = BandRequest()
+"""No QOS was asked for by name."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final
 
 from policies.records import AgentName
 from policies.site_policy import AgentPolicy
-from policies.submission.band_request import BandNames, BandRequest
+from policies.submission.band_request import NO_BAND, BandNames, BandRequest
 from policies.submission.tags import Tags, parse_tags
 
 if TYPE_CHECKING:
@@ -79,7 +79,7 @@ class SubmissionRequest:
     account: str
     partitions: tuple[str, ...]
     text: str
-    band: BandRequest = BandRequest()
+    band: BandRequest = NO_BAND
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -96,8 +96,8 @@ def parse_tags(text: str) -> Tags:
     Notes
     -----
     Keys are lower case and exact; ``my-agent=x`` and ``"agent=x"`` are free text. A free key that is one letter (two
-    in keys of six and more) from ours, or ours in capitals, is kept as free text and reported. Values consist of letters,
-    digits and ``_.:@/+-``. Short texts are remembered, since a user's comments repeat.
+    in keys of six and more) from ours, or ours in capitals, is kept as free text and reported. Values consist of
+    letters, digits and ``_.:@/+-``. Short texts are remembered, since a user's comments repeat.
 
     Examples
     --------

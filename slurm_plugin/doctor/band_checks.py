@@ -8,6 +8,7 @@ from policies.quota.names import Band, band_qos
 from policies.site_policy import Mode, QuotaKind
 from slurm_plugin.bands.precheck import band_order_fix, compute_band_order, setting_complaints
 from slurm_plugin.doctor.check import CheckRule, Verdict, fail, ok, warn
+from slurm_plugin.doctor.slurm_checks import requeue_delay_s
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -108,6 +109,21 @@ def _band_order(facts: Facts) -> Verdict:
     return ok(order.text)
 
 
+def _reclaim_counting(facts: Facts) -> Verdict:
+    if facts.site.policy.bands is None:
+        return ok(_NO_BANDS)
+    interval_s, delay_s = facts.site.rebalancer.interval_s, requeue_delay_s(facts)
+    found = f"a cycle every {interval_s:g} s, a requeued job waits {delay_s} s"
+    if interval_s < delay_s:
+        return ok(found)
+    return warn(
+        found,
+        "a victim may start again before the rebalancer sees it wait: it is not counted for max_reclaims and "
+        "'fairgpu explain' cannot say who took its place",
+        f"site file: rebalancer: {{interval: {max(1, delay_s - 1)}s}}",
+    )
+
+
 def _complain(facts: Facts, found: str, why: str, fix: str) -> Verdict:
     return (fail if facts.site.policy.mode is Mode.ENFORCE else warn)(found, why, fix)
 
@@ -130,4 +146,5 @@ CHECKS: Final = (
     CheckRule(name="bands-applied", judge=_applied, needs=("qos",)),
     CheckRule(name="default-qos", judge=_defaults, needs=("assoc_rows",)),
     CheckRule(name="band-order", judge=_band_order, needs=("config", "qos")),
+    CheckRule(name="reclaim-counting", judge=_reclaim_counting, needs=("config",)),
 )

@@ -149,7 +149,7 @@ class IdentityRefresher:
 
 
 class RequeueDefault:
-    """Keeps :attr:`HookService.requeues_by_default` as slurm.conf has ``JobRequeue``; Slurm's default until it is known.
+    """Keeps :attr:`HookService.requeues_by_default` as slurm.conf has ``JobRequeue``; yes until it is known.
 
     Parameters
     ----------

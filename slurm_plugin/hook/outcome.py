@@ -12,7 +12,7 @@ from functools import lru_cache, partial
 from typing import TYPE_CHECKING, Any, Final
 
 from policies.site_policy import Mode, TagSource
-from policies.submission.band_request import BandRequest
+from policies.submission.band_request import NO_BAND, BandRequest
 from policies.submission.decision import (
     AgentDirectory,
     SubmissionDecision,
@@ -35,7 +35,6 @@ MAX_REMEMBERED_TEXT: Final = 512
 """Characters of uid, account, partition and QOS; longer ones are decided anew, so that the memory stays small."""
 
 _UNPRINTABLE: Final = re.compile(r"[^ -~]")
-_NO_BAND: Final = BandRequest()
 _UNCHANGED: Final = {"verdict": "unchanged"}
 _COUNTER_OF: Final = {"accept": "accepted", "reject": "rejected", "unchanged": "unchanged"}
 
@@ -100,7 +99,7 @@ class OutcomeMemory:
         """Whether rules and identities are still those that the outcomes came from."""
         return rules is self._rules and self._users.version is self._version
 
-    def outcome(self, uid: str, account: str, partition: str, tags: Tags, *, band: BandRequest = _NO_BAND) -> Outcome:
+    def outcome(self, uid: str, account: str, partition: str, tags: Tags, *, band: BandRequest = NO_BAND) -> Outcome:
         """Outcome of a submission, by the request's fields and the tags in its text.
 
         Raises

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Final
 
-from policies.submission.band_request import BandRequest
+from policies.submission.band_request import NO_BAND, BandRequest
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -20,7 +20,6 @@ _MAX_AMOUNT: Final = 1 << 50
 _MAX_ARRAY_TASKS: Final = 4_000_001
 _MAX_ARRAY_TEXT: Final = 65_536
 
-_NO_BAND: Final = BandRequest()
 _ANSWERS: Final = {"1": True, "0": False}
 
 _GRES: Final = re.compile(r"(?:gres[:/])?(gpu)(?::([A-Za-z][A-Za-z0-9_.-]{0,63}))?(?:[:=]([0-9]{1,9}))?", re.ASCII)
@@ -134,7 +133,7 @@ def read_band(fields: Mapping[str, str], *, default: bool | None) -> BandRequest
     False
     """
     if "qos" not in fields:
-        return _NO_BAND
+        return NO_BAND
     return BandRequest(
         qos=fields["qos"],
         is_batch=_ANSWERS.get(fields.get("batch", ""), True),

@@ -16,7 +16,7 @@ from policies.records import JobId, JobState
 from slurm_plugin.client import CliSettings, CliSlurm, ProcessRunner
 from slurm_plugin.rebalancer.observe import GroupCache, observe
 from slurm_plugin.site import load_site
-from tests.e2e.mini_cluster import Daemon, MiniCluster, start_qos_helper, start_rebalancer
+from tests.e2e.mini_cluster import Daemon, MiniCluster, start_hook_server, start_qos_helper, start_rebalancer
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -66,7 +66,8 @@ def banded() -> Iterator[MiniCluster]:
     """Yield a cluster of its own after ``fairgpu apply``: risk is owed 8 of 16 GPUs, rec and vision 4 each."""
     name = f"e2e{os.getpid()}-b"
     try:
-        cluster = MiniCluster.up(name, "--hook")
+        # As in conftest.py: what is decided is tested, not whether a busy machine answers within 20 ms.
+        cluster = MiniCluster.up(name, "--hook", "--hook-deadline-ms", "150")
         (cluster.root / "etc/fairgpu-site.yaml").write_text(SITE.format(name=name, root=cluster.root))
         cluster.run("root", "fairgpu", "apply", "--yes")
         yield cluster
@@ -142,6 +143,45 @@ def fill(cluster: MiniCluster, agent: str, *, seconds: int = 600) -> list[str]:
     }
     cluster.wait(lambda: running(cluster) == want, 60, f"{agent} holds every GPU as {want}")
     return jobs
+
+
+@pytest.fixture
+def answering(banded: MiniCluster) -> Iterator[Daemon]:
+    """Yield a hook server, with a fresh Lua state, so that its breaker is closed."""
+    server = start_hook_server(banded)
+    (banded.root / "etc/job_submit.lua").touch()
+    time.sleep(1.1)  # slurmctld sees the script's new time at the next second
+    yield server
+    server.ensure_ended()
+    banded.clear_jobs()
+
+
+@pytest.mark.usefixtures("answering")
+def test_a_job_that_would_die_may_not_ask_for_a_borrow_band(banded: MiniCluster) -> None:
+    borrow = f"--qos={qos(banded, 'risk', '_borrow')}"
+    batch = ("sbatch", "--account=risk", "--partition=main", "--gpus=1", "--hold", "--output=/dev/null", "--wrap=true")
+    refused = {
+        "srun and salloc die of it": ("srun", "--account=risk", "--partition=main", "--gpus=1", borrow, "true"),
+        "a job that may not be requeued dies of it": (*batch, borrow, "--no-requeue"),
+        "belongs to agent rec, and this job counts for agent risk": (*batch, f"--qos={qos(banded, 'rec')}"),
+    }
+    for message, argv in refused.items():
+        done = banded.run("alice", *argv, check=False)
+        assert (done.returncode != 0, message in done.stderr) == (True, True), done.stderr
+    banded.sbatch("alice", "--account=risk", "--partition=main", "--gpus=1", "--hold", borrow)
+    assert len(rows(banded)) == 1
+
+
+@pytest.mark.usefixtures("answering")
+def test_a_waiting_job_may_not_be_changed_into_one_that_would_die(banded: MiniCluster) -> None:
+    (job,) = submit(banded, "risk", 1, "--gpus=1", "--hold")
+    update = ("scontrol", "update", f"jobid={job}")
+    borrow = f"qos={qos(banded, 'risk', '_borrow')}"
+    assert banded.run("alice", *update, borrow, "requeue=0", check=False).returncode == 1
+    assert rows(banded)[0].qos == qos(banded, "risk")
+    banded.run("alice", *update, borrow, "requeue=1")
+    assert banded.run("alice", *update, "requeue=0", check=False).returncode == 1
+    banded.run("alice", *update, f"qos={qos(banded, 'risk')}", "requeue=0")
 
 
 @pytest.mark.usefixtures("steering")

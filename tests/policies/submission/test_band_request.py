@@ -19,7 +19,7 @@ from policies.submission.decision import (
 )
 
 
-def agent(name: str, quota: Quota = Quota()) -> AgentPolicy:  # noqa: B008 - frozen
+def agent(name: str, quota: Quota = Quota()) -> AgentPolicy:  # noqa: B008 - a frozen value
     return AgentPolicy(name=AgentName(name), accounts=(AccountName(name),), base_weight=Fraction(1), quota=quota)
 
 
@@ -57,27 +57,36 @@ def test_accepted(qos: str) -> None:
     assert decide(replace(BATCH, qos=qos)).verdict is Verdict.ACCEPT
 
 
+MAY_GO = "may be taken back at any time, and"
 REFUSED = {
     "srun": (
         replace(BATCH, qos="fg_c_rec_borrow", is_batch=False),
-        "FairGPU: Jobs in QOS fg_c_rec_borrow may be taken back at any time, and srun and salloc die of it: only batch "
-        "jobs that may be requeued borrow. Use sbatch, or ask for qos=fg_c_rec.",
+        (
+            f"FairGPU: Jobs in QOS fg_c_rec_borrow {MAY_GO} srun and salloc die of it: only batch jobs that may be "
+            "requeued borrow. Use sbatch, or ask for qos=fg_c_rec."
+        ),
     ),
     "no requeue": (
         replace(BATCH, qos="fg_c_rec_opp", is_requeueable=False),
-        "FairGPU: Jobs in QOS fg_c_rec_opp may be taken back at any time, and a job that may not be requeued dies of "
-        "it. Leave out --no-requeue, or ask for qos=fg_c_rec.",
+        (
+            f"FairGPU: Jobs in QOS fg_c_rec_opp {MAY_GO} a job that may not be requeued dies of it. Leave out "
+            "--no-requeue, or ask for qos=fg_c_rec."
+        ),
     ),
     "requeue unknown": (
         replace(BATCH, qos="fg_c_rec_borrow", is_requeueable=None),
-        "FairGPU: Jobs in QOS fg_c_rec_borrow may be taken back at any time, and whether this job may be requeued is "
-        "not known here. Leave the QOS as it is, since waiting jobs are moved by FairGPU, say requeue=1 in the same "
-        "command, or ask for qos=fg_c_rec.",
+        (
+            f"FairGPU: Jobs in QOS fg_c_rec_borrow {MAY_GO} whether this job may be requeued is not known here. "
+            "Leave the QOS as it is, since waiting jobs are moved by FairGPU, say requeue=1 in the same command, or "
+            "ask for qos=fg_c_rec."
+        ),
     ),
     "the quota of another agent": (
         replace(BATCH, qos="fg_c_risk"),
-        "FairGPU: QOS fg_c_risk belongs to agent risk, and this job counts for agent rec. Leave the QOS out, rec's "
-        "quota is the default, or ask for qos=fg_c_rec.",
+        (
+            "FairGPU: QOS fg_c_risk belongs to agent risk, and this job counts for agent rec. Leave the QOS out, rec's "
+            "quota is the default, or ask for qos=fg_c_rec."
+        ),
     ),
 }
 

@@ -66,7 +66,7 @@ NEAR_MISSES = {
     "a letter replaced": ("stagr=train", "stage"),
     "capitals": ("Agent=risk", "agent"),
     "two letters off in a long key": ("precisoin_=tf32", "precision"),
-    "in the middle of a text": ("run 7; chekpoint=yes, done", "checkpoint"),
+    "in the middle of a text": ("run 7; checkpont_=yes, done", "checkpoint"),
 }
 
 

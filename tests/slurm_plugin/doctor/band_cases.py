@@ -77,6 +77,13 @@ BAND_COMPLAINTS: dict[str, tuple[str, dict[str, Any], Status, str, str]] = {
         "PriorityFlags=NO_NORMAL_ASSOC",
         "NO_NORMAL_",
     ),
+    "victims that start again between two cycles": (
+        "reclaim-counting",
+        {"site": BANDS + "rebalancer: {interval: 10s}\n"},
+        Status.WARN,
+        "a cycle every 10 s, a requeued job waits 6 s",
+        "site file: rebalancer: {interval: 5s}",
+    ),
     # name of the case: check, what is different, status, part of what was found, part of the fix
 }
 
@@ -92,6 +99,15 @@ BAND_CONTENT: dict[str, tuple[str, dict[str, Any]]] = {
     "applied": ("bands-applied", {"site": BANDS, "qos": qos_rows()}),
     "defaults": ("default-qos", {"site": BANDS, "assoc_rows": assoc_rows("fg_fg_risk")}),
     "bands far apart": ("band-order", {"site": BANDS, "qos": qos_rows()}),
+    "victims are seen": ("reclaim-counting", {"site": BANDS}),
+    "slow cycles, slow requeue": (
+        "reclaim-counting",
+        {
+            "site": BANDS + "rebalancer: {interval: 60s}\n",
+            "version": "22.05.8",
+            "config": {"AuthInfo": "(null)"},
+        },
+    ),
     "an agent without bands": (
         "bands-applied",
         {

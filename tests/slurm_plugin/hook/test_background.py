@@ -181,7 +181,7 @@ def test_the_clusters_requeue_default_is_asked_for_now_and_then(
     watched: Watched, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     now_s = 1000.0
-    monkeypatch.setattr(background.time, "monotonic", lambda: now_s)
+    monkeypatch.setattr("slurm_plugin.hook.background.time.monotonic", lambda: now_s)
     slurm = FakeSlurm()
     default = RequeueDefault(watched.service, slurm.fetch_config)
     slurm.be_unavailable(1)

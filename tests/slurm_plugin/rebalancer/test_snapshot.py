@@ -37,6 +37,7 @@ from policies.records import (
 )
 from policies.site_policy import AgentPolicy, JobOrder, Mode, SitePolicy, SlaTargets
 from slurm_plugin.snapshot import (
+    MIB,
     Snapshot,
     SnapshotError,
     load_run,
@@ -287,9 +288,19 @@ def test_bytes_that_are_no_json_are_refused(raw: bytes) -> None:
 
 
 def test_a_gzip_bomb_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("slurm_plugin.snapshot.MAX_BYTES", 1000)
-    with pytest.raises(SnapshotError, match="larger than 1000 bytes"):
-        parse_snapshot(gzip.compress(b" " * 2000))
+    monkeypatch.setattr("slurm_plugin.snapshot.MAX_BYTES", MIB)
+    with pytest.raises(SnapshotError, match=r"^unpacked it is larger than 1 MiB, the limit; a cycle with"):
+        parse_snapshot(gzip.compress(b" " * (MIB + 1)))
+
+
+def test_a_file_that_is_no_snapshot_of_one_cycle_is_refused_by_its_size(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr("slurm_plugin.snapshot.MAX_BYTES", MIB)
+    path = tmp_path / "large.json"
+    path.write_bytes(b" " * (MIB + 1))
+    with pytest.raises(SnapshotError, match=r"large\.json: it is larger than 1 MiB"):
+        read_snapshot(path)
 
 
 def test_a_missing_file_is_named(tmp_path: Path) -> None:
