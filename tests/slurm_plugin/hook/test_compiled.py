@@ -23,10 +23,10 @@ if TYPE_CHECKING:
 
     from slurm_plugin.hook.plugin_build import Toolchain
     from tests.slurm_plugin.hook.conftest import Start
-    from tests.slurm_plugin.hook.shims import Call
+    from tests.slurm_plugin.hook.shims import Call, Step, Value
 
 JOB: Final = Submit()
-RECORD: Final = {"user_id": 1000, "account": "rec", "partition": "gpu", "comment": "agent=rec"}
+RECORD: Final[dict[str, Value]] = {"user_id": 1000, "account": "rec", "partition": "gpu", "comment": "agent=rec"}
 RETAG: Final = Modify(fields={"comment": "agent=risk"}, record=RECORD, uid=1000)
 N_CALLS: Final = int(os.environ.get("FAIRGPU_PLUGIN_CALLS", "8000"))
 """Calls of the memory test; 1000000 is a day's worth of submissions of a very busy site (about two minutes)."""
@@ -128,7 +128,7 @@ def test_valgrind_finds_nothing(plain_host: Host, tmp_path: Path) -> None:
         client.recv(65_536)
         client.sendall(next(answers))
 
-    steps = [JOB, JOB, RETAG, JOB, JOB, JOB, JOB]
+    steps: list[Step] = [JOB, JOB, RETAG, JOB, JOB, JOB, JOB]
     options = {"deadline_ms": 200, "failures": 100}
     with Hostile(tmp_path / "s", treat):
         calls = shim.run(tmp_path / "s", *steps, options=options)

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from tests.slurm_plugin.hook.conftest import Start
-    from tests.slurm_plugin.hook.shims import Step
+    from tests.slurm_plugin.hook.shims import Step, Value
 
 DEADLINE_MS = 20.0
 SLACK_MS = 60.0
@@ -81,7 +81,7 @@ def test_the_breaker_opens_and_closes_again(shim: Shim, tmp_path: Path) -> None:
         client.sendall(next(answers))
 
     # Three are asked, three skipped; after the pause all are asked again.
-    steps: list[Step] = [JOB] * 6 + [0.4] + [JOB] * 2
+    steps: list[Step] = [*[JOB] * 6, 0.4, *[JOB] * 2]
     with Hostile(tmp_path / "s", treat) as hostile:
         calls = shim.run(tmp_path / "s", *steps, options={"failures": 3, "pause_s": 0.3, "deadline_ms": 150})
     assert hostile.n_clients == 5
@@ -91,7 +91,7 @@ def test_the_breaker_opens_and_closes_again(shim: Shim, tmp_path: Path) -> None:
 
 
 def test_one_failure_reopens_the_breaker(shim: Shim, tmp_path: Path) -> None:
-    steps: list[Step] = [JOB] * 3 + [0.3] + [JOB] * 3
+    steps: list[Step] = [*[JOB] * 3, 0.3, *[JOB] * 3]
     with Hostile(tmp_path / "s", replies(b"")) as hostile:
         shim.run(tmp_path / "s", *steps, options={"failures": 2, "pause_s": 0.2, "deadline_ms": 150})
     assert hostile.n_clients == 3
@@ -171,8 +171,8 @@ def test_neither_default_is_known(shim: Shim, start: Start) -> None:
     assert (running.records()[0].request.account, running.records()[0].request.partitions) == ("", ())
 
 
-RECORD = {"user_id": 1000, "account": "rec", "partition": "gpu", "comment": "agent=rec"}
-FOREIGN = {"comment": "agent=risk"}
+RECORD: dict[str, Value] = {"user_id": 1000, "account": "rec", "partition": "gpu", "comment": "agent=rec"}
+FOREIGN: dict[str, Value] = {"comment": "agent=risk"}
 UPDATES = {
     "root's own": (Modify(fields=FOREIGN, record=RECORD, uid=0), "0", 0),
     "our rebalancer's": (Modify(fields=FOREIGN, record=RECORD, uid=990), "0", 0),
@@ -206,7 +206,7 @@ def hear(shim: Shim, path: Path, step: Step) -> dict[str, str]:
     return heard[0]
 
 
-OLD = {"user_id": 1, "account": "rec", "partition": "gpu", "qos": "a", "script": "#!"}
+OLD: dict[str, Value] = {"user_id": 1, "account": "rec", "partition": "gpu", "qos": "a", "script": "#!"}
 BAND_ASKS = {
     "sbatch": (Submit(more={"qos": "x", "script": "#!/bin/sh"}), "x - 1"),
     "srun": (Submit(more={"qos": "x", "requeue": 0}), "x 0 0"),
@@ -230,7 +230,7 @@ def test_setting_requeue_or_the_same_qos_asks_nobody(shim: Shim, start: Start) -
 
 
 def test_every_field_of_a_submission_arrives(shim: Shim, tmp_path: Path) -> None:
-    fields = {
+    fields: dict[str, Value] = {
         "comment": "c",
         "wckey": "w",
         "tres_per_node": "gres:gpu:a100:2",
