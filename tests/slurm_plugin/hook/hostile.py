@@ -98,7 +98,7 @@ HOSTILE = {
     "a length of signs": replies(b"FG1R+0000020" + b"x" * 20),
     "a length without a body": replies(b"FG1R00000040"),
     "a cut body": replies(encode_frame("R", REPLY)[:-3]),
-    "a netstring longer than the body": replies(b"FG1R00000018" + b"7:verdict,99:accep"),
+    "a netstring longer than the body": replies(b"FG1R00000016" + b"7:verdict,99:acc"),
     "a netstring of a million": replies(b"FG1R00000021" + b"7:verdict,9999999:acc"),
     "a netstring without an end": replies(b"FG1R00000018" + b"7:verdict,6:acceptX"),
     "the wrong operation": replies(encode_frame("S", {"verdict": "reject"})),
