@@ -174,6 +174,11 @@ def _print_band(told: JobExplanation, looked: Looked) -> None:
         print_line(f"          taken back {len(bands.reclaimed_s)} time(s) within the window")
     if bands.takes_back:
         print_line(f"          Slurm is expected to take back for it: {', '.join(bands.takes_back)}")
+    if bands.takes_back and bands.n_claims_before:
+        print_line(
+            f"          {bands.n_claims_before} claim(s) wait before it: Slurm ends one job per node at a time, "
+            "so each may hold it up for KillWait"
+        )
 
 
 def _describe_band(band: Band, standing: BandStanding | None) -> str:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from policies.records import JobId
+from policies.records import JobId, NodeName
 from slurm_plugin.cli import rebalance
 from slurm_plugin.cli._band_table import bands_section
 from slurm_plugin.cli._status_rows import agents_section, capacity_section, weights_section
@@ -108,6 +108,17 @@ def test_explain_says_why_a_job_was_taken_back(world: BandWorld, monkeypatch: py
     assert "Last moves between bands" in text
     body = json.loads(run("explain", borrower, "--json", "--site", world.site.path).stdout)
     assert [row["claimant_job"] for row in body["history"]["reclaims"]] == ["50"]
+
+
+def test_explain_says_which_claims_come_first(world: BandWorld, tmp_path: Path) -> None:
+    world.slurm.set_node_state(NodeName("node04"), "down")
+    for number in (50, 51):
+        world.slurm.add_job(gpus(number, "risk", 4))
+    file = record(world, tmp_path)
+    waits = "1 claim(s) wait before it: Slurm ends one job per node at a time"
+    assert "Slurm is expected to take back for it: " in run("explain", "50", "--snapshot", file).stdout
+    assert waits not in run("explain", "50", "--snapshot", file).stdout
+    assert waits in run("explain", "51", "--snapshot", file).stdout
 
 
 def test_replay_decides_a_cycle_with_bands_the_same(world: BandWorld, tmp_path: Path) -> None:

@@ -155,6 +155,8 @@ def test_a_snapshot_of_the_first_version_is_read_with_defaults() -> None:
     body = json.loads(snapshot_bytes(SNAPSHOT))
     body["version"] = 1
     del body["snapshot"]["band_memory"], body["snapshot"]["observation"]["qos"], body["snapshot"]["plan"]["band_memory"]
+    for node in body["snapshot"]["observation"]["nodes"]:
+        del node["out_since_s"]
     factor, *others = body["snapshot"]["plan"]["decisions"]
     del factor["kind"]
     body["snapshot"]["plan"]["decisions"] = [factor]
@@ -242,6 +244,10 @@ HOSTILE = {
     "infinity": (_set("snapshot.now_s", 1e999), "now_s: inf is out of range"),
     "negative amount": (_set("snapshot.observation.jobs.0.tres.0.1", -1), "TRES amount is not in 0.."),
     "node of an exabyte": (_set("snapshot.observation.nodes.0.tres.0.1", 2**51), "TRES amount is not in 0.."),
+    "node out since before time": (
+        _set("snapshot.observation.nodes.0.out_since_s", -1),
+        "snapshot.observation.nodes: a time is not in 0..",
+    ),
     "negative time": (_set("snapshot.observation.jobs.0.submit_s", -1), "a time is not in 0.."),
     "negative tasks": (_set("snapshot.observation.jobs.0.n_tasks", -1), "n_tasks or n_nodes"),
     "scale of nothing": (_set("snapshot.site_policy.factor_scale", 0), "factor_scale: 0 is not in 1.."),
