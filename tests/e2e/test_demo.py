@@ -13,7 +13,7 @@ REPO = Path(__file__).resolve().parents[2]
 @pytest.mark.timeout(600)
 def test_both_acts_hold_and_their_control_runs_do_not(tmp_path: Path) -> None:
     order, bands, record = tmp_path / "order.png", tmp_path / "bands.png", tmp_path / "run"
-    options = ("--seconds", "80", "--out", str(order), "--out-borrowing", str(bands), "--record", str(record))
+    options = ("--out", str(order), "--out-borrowing", str(bands), "--record", str(record))
     done = subprocess.run([str(REPO / "scripts" / "demo"), *options], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout[-8000:] + done.stderr[-3000:]
     assert order.read_bytes().startswith(b"\x89PNG")
