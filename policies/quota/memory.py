@@ -30,7 +30,8 @@ def count_reclaims(
     from a failed node or a requeue by hand, and a job that restarts for any reason is better off on its own quota. A
     job is forgotten when it runs on the guaranteed band, when it is gone, or when it has left the borrowed bands and
     the window is over. A barred job that exceeds its guaranteed quota is barred for the window only, else it
-    could never run.
+    could never run. A reclaim after this observation's time was noted before the clock was set back: it counts as of
+    now.
     """
     before = {item.job_id: item for item in memory}
     seen: dict[JobId, BandMemory] = {}
@@ -40,12 +41,15 @@ def count_reclaims(
         if (old is None and band not in BORROWED) or (is_running and band is Band.GUARANTEED):
             continue
         n_new = 0 if old is None else max(0, job.restarts - old.restarts)
-        kept = () if old is None else tuple(at for at in old.reclaimed_s if at > state.at_s - policy.window_s)
-        times = (*kept, *(state.at_s,) * n_new)
-        is_barred = len(times) >= policy.max_reclaims or (
+        times = () if old is None else (min(at, state.at_s) for at in old.reclaimed_s)
+        kept = tuple(at for at in times if at > state.at_s - policy.window_s)
+        reclaimed_s = (*kept, *(state.at_s,) * n_new)
+        is_barred = len(reclaimed_s) >= policy.max_reclaims or (
             old is not None and old.is_barred and _fits(bands, agent, job)
         )
-        seen[job.job_id] = BandMemory(job_id=job.job_id, restarts=job.restarts, reclaimed_s=times, is_barred=is_barred)
+        seen[job.job_id] = BandMemory(
+            job_id=job.job_id, restarts=job.restarts, reclaimed_s=reclaimed_s, is_barred=is_barred
+        )
     return seen
 
 

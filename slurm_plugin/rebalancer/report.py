@@ -66,9 +66,10 @@ class Reporter:
             metrics.count("fairgpu_reclaims_total", agent=reclaim.agent, band=reclaim.band.value)
             _log.info(_reclaim_line(result, reclaim))
         if not rebalancer.is_dry_run:
+            # Before the snapshot: a successor compares with that, and would not see these again.
+            rebalancer.history.add_reclaims([reclaim_row(one, at_s=result.observation.at_s) for one in reclaims])
             self._write_files(rebalancer, result)
             self._write_history(rebalancer, result)
-            rebalancer.history.add_reclaims([reclaim_row(one, at_s=result.observation.at_s) for one in reclaims])
         metrics.show_cycle(result.observation, result.plan)
         metrics.observe_durations(result.durations_s)
         for outcome in EnactOutcome:
