@@ -14,7 +14,7 @@ from policies.records import Observation
 from slurm_plugin.rebalancer.decision_rows import band_row, factor_row
 from slurm_plugin.rebalancer.decision_view import Key, job_of, view
 from slurm_plugin.rebalancer.job_rows import JobRecorder
-from slurm_plugin.rebalancer.journal import find_gone
+from slurm_plugin.rebalancer.journal import Absences, find_gone
 from slurm_plugin.rebalancer.logfmt import key_values
 from slurm_plugin.rebalancer.outcomes import FAILED, Enacted, EnactOutcome
 from slurm_plugin.rebalancer.own_qos import OwnQos
@@ -54,6 +54,8 @@ class Reporter:
     jobs: JobRecorder = field(default_factory=JobRecorder)
     told: dict[Key, tuple[str | None, EnactOutcome]] = field(default_factory=dict)
     before: Observation | None = None
+    no_factor: Absences = field(default_factory=Absences)
+    no_move: Absences = field(default_factory=Absences)
 
     def report(self, rebalancer: Rebalancer, result: CycleResult) -> None:
         """Tell everybody about one cycle."""
@@ -87,10 +89,9 @@ class Reporter:
 
     def _write_history(self, rebalancer: Rebalancer, result: CycleResult) -> None:
         history, seen = rebalancer.history, result.observation
-        if gone := find_gone(history.factors.lines, seen.jobs):
-            history.factors.forget(gone)
-        if gone := find_gone(history.moves.lines, seen.jobs):
-            history.moves.forget(gone)
+        for journal, absences in ((history.factors, self.no_factor), (history.moves, self.no_move)):
+            if gone := absences.find_over(find_gone(journal.lines, seen.jobs), now_s=seen.at_s):
+                journal.forget(gone)
         history.add_cycle(_cycle_row(result))
         news = self._news(result)
         at = {"cycle_id": result.cycle_id, "at_s": seen.at_s}
