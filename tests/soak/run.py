@@ -110,6 +110,7 @@ def _soak(stage: Stage, settings: Settings, say: Callable[[str], None]) -> Resul
         peak=dict(watch.peak),
         uncounted=len(watch.uncounted),
         beyond=watch.n_beyond,
+        resumed=watch.n_resumed,
         limits=limits_of(stage.cluster.name),
         cycles=counts["cycles"],
         reclaims=counts["reclaims"],

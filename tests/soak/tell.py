@@ -30,6 +30,7 @@ class Result:
     peak: dict[str, int]
     uncounted: int
     beyond: int
+    resumed: int
     limits: dict[str, int]
     cycles: int
     reclaims: int
@@ -92,6 +93,8 @@ Seconds from SIGKILL, the supervisor's pause of 1 s included:
   {peak}.
 * {result.uncounted} jobs ran without that Slurm counted their GPUs: a slurmctld that has just started may start a job
   before its nodes have registered. With what these had asked for, a limit was exceeded in {result.beyond} samples.
+* Nodes were resumed {result.resumed} times: a slurmctld that was killed gives the ids of forgotten jobs again, and a node that
+  still runs the old one is drained by Slurm for "Duplicate jobid".
 
 | check | result |
 |---|---|"""
@@ -122,6 +125,7 @@ def as_json(result: Result) -> dict[str, Any]:
         "peak": result.peak,
         "uncounted": result.uncounted,
         "beyond": result.beyond,
+        "resumed": result.resumed,
         "cycles": result.cycles,
         "reclaims": result.reclaims,
         "faults": result.faults,

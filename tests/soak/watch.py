@@ -13,6 +13,7 @@ from tests.soak.workload import Submitter
 
 SAMPLE_S: Final = 1.0
 _COLUMNS: Final = "JobArrayID:.32|,Name:.40|,QOS:.60|,State:.16|,Reason:.40|,tres-alloc:.120"
+_DRAINED: Final = frozenset({"Duplicate jobid", "batch job complete failure", "Kill task failed"})
 _GPUS: Final = re.compile(r"gres/gpu=(\d+)")
 
 
@@ -49,6 +50,9 @@ class Watch:
         Jobs that ran without that Slurm counted their GPUs.
     n_beyond : int
         Samples in which a QOS was beyond its limit with what those jobs had asked for.
+    n_resumed : int
+        How often nodes were resumed that Slurm had drained, as an operator would: a slurmctld that was killed gives
+        the ids of forgotten jobs again, and a node that still runs the old one is drained for "Duplicate jobid".
     peak : Counter
         Most GPUs seen running by QOS.
     """
@@ -58,6 +62,7 @@ class Watch:
     n_samples: int = 0
     n_unanswered: int = 0
     n_beyond: int = 0
+    n_resumed: int = 0
     exceeded: list[str] = field(default_factory=list)
     uncounted: set[str] = field(default_factory=set)
     peak: Counter[str] = field(default_factory=Counter)
@@ -84,10 +89,21 @@ class Watch:
                 self.n_unanswered += 1
                 continue
             self.last = rows
+            self._resume()
             self._count(rows, limits)
             pending = Counter(row.name.partition("-")[0] for row in rows if row.state == "PENDING")
             for agent, submitter in self.submitters.items():
                 submitter.n_pending = pending[agent]
+
+    def _resume(self) -> None:
+        drained = self.stage.ask("sinfo", "--noheader", "--list-reasons", "--format=%N|%E") or ""
+        for line in drained.splitlines():
+            nodes, _, reason = line.partition("|")
+            if (
+                reason.strip() in _DRAINED
+                and self.stage.ask("scontrol", "update", f"nodename={nodes}", "state=resume") is not None
+            ):
+                self.n_resumed += 1
 
     def _count(self, rows: tuple[Row, ...], limits: dict[str, int]) -> None:
         self.n_samples += 1

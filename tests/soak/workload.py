@@ -62,7 +62,7 @@ def draw(rng: random.Random, agent: str, number: int) -> Submission:
     (shape,) = rng.choices(tuple(SHAPES), tuple(SHAPES.values()))
     n_gpus = rng.choices((1, 2, 3, 4), (6, 3, 1, 1))[0]
     name = f"{agent}-{number:05d}-{n_gpus}"
-    options = ["--partition=main", f"--account={agent}", f"--job-name={name}", f"--gpus={n_gpus}"]
+    options = ["--partition=main", f"--account={agent}", f"--job-name={name}", f"--gpus={n_gpus}", "--time=1"]
     if rng.random() < 0.5:
         options.append(f"--comment=agent={agent} stage={rng.choice(('train', 'serve', 'preprocess'))}")
     if rng.random() < 0.7:
