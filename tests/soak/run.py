@@ -38,6 +38,8 @@ class Settings:
     ----------
     rate : float
         Submissions per second of all agents together, in usual weather.
+    longest_s : int
+        Longest run time of a job, seconds.
     forget_s : float
         How long the queue is empty at the end; after ``GONE_AFTER_S`` the journals of the undo must be empty.
     """
@@ -46,6 +48,7 @@ class Settings:
     kills: int = 300
     seed: int = 1
     rate: float = 0.8
+    longest_s: int = 20
     forget_s: float = GONE_AFTER_S + 10
     is_kept: bool = False
 
@@ -65,7 +68,7 @@ def soak(settings: Settings, say: Callable[[str], None]) -> Result:
 
 
 def _soak(stage: Stage, settings: Settings, say: Callable[[str], None]) -> Result:
-    submitters = {agent: Submitter(stage, agent, seed=settings.seed, rate=settings.rate) for agent in sorted(USERS)}
+    submitters = {agent: _submitter(stage, agent, settings) for agent in sorted(USERS)}
 
     def submissions() -> list[Submission]:
         return [one for submitter in submitters.values() for one in list(submitter.made)]
@@ -116,6 +119,10 @@ def _soak(stage: Stage, settings: Settings, say: Callable[[str], None]) -> Resul
         reclaims=counts["reclaims"],
         faults=faults,
     )
+
+
+def _submitter(stage: Stage, agent: str, settings: Settings) -> Submitter:
+    return Submitter(stage, agent, seed=settings.seed, rate=settings.rate, longest_s=settings.longest_s)
 
 
 def _progress(

@@ -93,8 +93,8 @@ Seconds from SIGKILL, the supervisor's pause of 1 s included:
   {peak}.
 * {result.uncounted} jobs ran without that Slurm counted their GPUs: a slurmctld that has just started may start a job
   before its nodes have registered. With what these had asked for, a limit was exceeded in {result.beyond} samples.
-* Nodes were resumed {result.resumed} times: a slurmctld that was killed gives the ids of forgotten jobs again, and a node that
-  still runs the old one is drained by Slurm for "Duplicate jobid".
+* Nodes were resumed {result.resumed} times: a slurmctld that was killed gives the ids of forgotten jobs again, and a
+  node that still runs the old one is drained by Slurm for "Duplicate jobid".
 
 | check | result |
 |---|---|"""

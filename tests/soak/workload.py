@@ -57,8 +57,8 @@ class Submission:
     forgotten_s: float | None = None
 
 
-def draw(rng: random.Random, agent: str, number: int) -> Submission:
-    """Draw one submission of an agent."""
+def draw(rng: random.Random, agent: str, number: int, *, longest_s: int) -> Submission:
+    """Draw one submission of an agent; its jobs run for up to ``longest_s`` seconds."""
     (shape,) = rng.choices(tuple(SHAPES), tuple(SHAPES.values()))
     n_gpus = rng.choices((1, 2, 3, 4), (6, 3, 1, 1))[0]
     name = f"{agent}-{number:05d}-{n_gpus}"
@@ -72,7 +72,7 @@ def draw(rng: random.Random, agent: str, number: int) -> Submission:
         "array": [f"--array=0-{_TASKS - 1}"],
         "held": ["--hold"],
     }.get(shape, [])
-    seconds = rng.randint(1, 20)
+    seconds = rng.randint(1, longest_s)
     if shape == "srun":
         argv = ("srun", "--quiet", *options, "sleep", str(seconds))
     else:
@@ -83,10 +83,10 @@ def draw(rng: random.Random, agent: str, number: int) -> Submission:
 class Submitter:
     """Submits for one agent in a thread of its own until :meth:`stop`."""
 
-    def __init__(self, stage: Stage, agent: str, *, seed: int, rate: float) -> None:
+    def __init__(self, stage: Stage, agent: str, *, seed: int, rate: float, longest_s: int) -> None:
         self.made: list[Submission] = []
         self.n_pending = 0
-        self._stage, self._agent, self._rate = stage, agent, rate
+        self._stage, self._agent, self._rate, self._longest_s = stage, agent, rate, longest_s
         self._rng = random.Random(f"{seed}-{agent}")  # noqa: S311 - a workload, no secret
         self._held: list[tuple[float, str]] = []
         self._sruns: list[subprocess.Popen[bytes]] = []
@@ -123,7 +123,7 @@ class Submitter:
             self.release(everything=False)
             if self.n_pending < MAX_PENDING and not self._is_stopping.is_set():
                 number += 1
-                self._submit(draw(self._rng, self._agent, number))
+                self._submit(draw(self._rng, self._agent, number, longest_s=self._longest_s))
 
     def _submit(self, one: Submission) -> None:
         self.made.append(one)
