@@ -110,13 +110,14 @@ def account(stage: Stage, submissions: Iterable[Submission]) -> Accounts:
         by_name[name][job_id].append(state)
     found.incarnations = len(_sacct(stage, "--duplicates"))
     for one in wanted:
-        _account_one(one, by_name.get(one.name, {}), found)
+        account_one(one, by_name.get(one.name, {}), found)
     known = {one.name for one in wanted}
     found.wrong += [f"{name}: nobody submitted it" for name in by_name.keys() - known]
     return found
 
 
-def _account_one(one: Submission, rows: dict[str, list[str]], found: Accounts) -> None:
+def account_one(one: Submission, rows: dict[str, list[str]], found: Accounts) -> None:
+    """Count one submission; ``rows`` are its states in sacct by job id."""
     found.refusals += one.n_refused
     if one.forgotten_s is not None:
         found.forgotten += 1

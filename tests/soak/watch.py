@@ -90,7 +90,7 @@ class Watch:
                 continue
             self.last = rows
             self._resume()
-            self._count(rows, limits)
+            self.count(rows, limits)
             pending = Counter(row.name.partition("-")[0] for row in rows if row.state == "PENDING")
             for agent, submitter in self.submitters.items():
                 submitter.n_pending = pending[agent]
@@ -105,7 +105,8 @@ class Watch:
             ):
                 self.n_resumed += 1
 
-    def _count(self, rows: tuple[Row, ...], limits: dict[str, int]) -> None:
+    def count(self, rows: tuple[Row, ...], limits: dict[str, int]) -> None:
+        """Compare what runs with the limits."""
         self.n_samples += 1
         used: Counter[str] = Counter()
         asked: Counter[str] = Counter()
