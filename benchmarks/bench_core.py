@@ -22,7 +22,11 @@ from policies.cycle import decide
 from policies.fairness.progressive_filling import progressive_filling
 from policies.fairness.share import standing_tag
 from policies.fairness.site_factor import compute_site_factor
-from policies.plan import SetSiteFactor
+from policies.plan import BandMemory, SetBorrowRank, SetPreemptList, SetQos, SetSiteFactor, StartNow
+from policies.quota.amounts import add_tres, n_fitting
+from policies.quota.layout import HIGHEST_BORROW_PRIORITY, OPPORTUNISTIC_PRIORITY, full_preempt_list
+from policies.quota.names import Band
+from policies.quota.nominal import AgentQuota, compute_nominals
 from policies.records import (
     AccountName,
     AgentName,
@@ -33,9 +37,10 @@ from policies.records import (
     NodeRecord,
     Observation,
     PartitionName,
+    QosRecord,
     Tres,
 )
-from policies.site_policy import AgentPolicy, SitePolicy
+from policies.site_policy import AgentPolicy, BandPolicy, SitePolicy
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -121,6 +126,64 @@ def settle(observation: Observation, site: SitePolicy) -> Observation:
     return replace(observation, jobs=jobs)
 
 
+def with_bands(site: SitePolicy, observation: Observation) -> tuple[SitePolicy, Observation]:
+    """The same cluster after ``fairgpu apply``: running jobs fill each agent's quota, then its cap, then go beyond."""
+    site = replace(site, bands=BandPolicy())
+    quotas = compute_nominals(site, observation.nodes)
+    used: dict[str, dict[str, int]] = {}
+    by_account = {agent.accounts[0]: quota for agent, quota in zip(site.agents, quotas, strict=True)}
+    jobs = tuple(replace(job, qos=_band(job, by_account[job.account], used)) for job in observation.jobs)
+    qos = sorted((record for quota in quotas for record in _records(quota, quotas)), key=lambda record: record.name)
+    return site, replace(observation, jobs=jobs, qos=tuple(qos))
+
+
+def _band(job: JobRecord, quota: AgentQuota, used: dict[str, dict[str, int]]) -> str:
+    for name, limits in ((quota.guaranteed_qos, quota.nominal), (quota.borrow_qos, quota.borrow_cap)):
+        in_use = used.setdefault(str(name), {})
+        if job.state is JobState.PENDING or n_fitting(limits or (), in_use, job.tres, 1):
+            add_tres(in_use, job.tres if job.state is JobState.RUNNING else ())
+            return str(name)
+    return str(quota.opportunistic_qos)
+
+
+def _records(quota: AgentQuota, quotas: tuple[AgentQuota, ...]) -> list[QosRecord]:
+    bands = (
+        (Band.GUARANTEED, quota.guaranteed_qos, 100, quota.nominal),
+        (Band.BORROW, quota.borrow_qos, HIGHEST_BORROW_PRIORITY, quota.borrow_cap),
+        (Band.OPPORTUNISTIC, quota.opportunistic_qos, OPPORTUNISTIC_PRIORITY, ()),
+    )
+    return [
+        QosRecord(
+            name=str(name),
+            priority=priority,
+            grp_tres=limits or (),
+            max_tres_per_job=(("node", 1),) if band is Band.BORROW else (),
+            preempt=full_preempt_list(quotas, quota.agent, band),
+        )
+        for band, name, priority, limits in bands
+    ]
+
+
+def settle_bands(observation: Observation, site: SitePolicy) -> tuple[Observation, tuple[BandMemory, ...]]:
+    """The observation after a plan with bands was enacted, and what is remembered."""
+    plan = decide(observation, site, now=NOW)
+    jobs = {job.job_id: job for job in observation.jobs}
+    qos = {record.name: record for record in observation.qos}
+    for decision in plan.decisions:
+        match decision:
+            case SetSiteFactor():
+                jobs[decision.job_id] = replace(jobs[decision.job_id], site_factor=decision.new)
+            case SetQos():
+                jobs[decision.job_id] = replace(jobs[decision.job_id], qos=decision.new)
+            case SetBorrowRank():
+                qos[decision.qos] = replace(qos[decision.qos], priority=decision.new)
+            case SetPreemptList():
+                qos[decision.qos] = replace(qos[decision.qos], preempt=decision.new)
+            case StartNow():
+                pass
+    return replace(observation, jobs=tuple(jobs.values()), qos=tuple(qos.values())), plan.band_memory
+
+
 def time_ms(call: Callable[[], object], runs: int) -> tuple[float, float]:
     """Median and best wall time of one call."""
     times = []
@@ -138,6 +201,11 @@ def measure(runs: int) -> list[Row]:
     steady = settle(fresh, site)
     own_steady = settle(with_own_comments(fresh), site)
     assert not decide(steady, site, now=NOW).decisions
+    banded, full = with_bands(site, fresh)
+    in_bands, memory = settle_bands(full, banded)
+    patient = replace(banded, bands=BandPolicy(starve_after_s=float("inf")))
+    in_bands_patient, memory_patient = settle_bands(full, patient)
+    assert not decide(in_bands, banded, (), memory, now=NOW).decisions
     rng = np.random.default_rng(3)
     floats = rng.random(10_000).tolist()
     demand = rng.integers(0, 8, (1000, 4)).astype(float)
@@ -157,7 +225,18 @@ def measure(runs: int) -> list[Row]:
         ("decide, steady state (0 updates)", lambda: decide(steady, site, now=NOW), 50.0),
         ("decide, steady state, every comment different", lambda: decide(own_steady, site, now=NOW), 50.0),
         (f"decide, first factors ({N_PENDING} updates)", lambda: decide(fresh, site, now=NOW), None),
-        ("compute_state, part of both", lambda: compute_state(steady, site), None),
+        (
+            "decide with bands, a job starves in each agent",
+            lambda: decide(in_bands, banded, (), memory, now=NOW),
+            80.0,
+        ),
+        (
+            "decide with bands, nobody starves",
+            lambda: decide(in_bands_patient, patient, (), memory_patient, now=NOW),
+            80.0,
+        ),
+        ("decide with bands, first factors and moves", lambda: decide(full, banded, now=NOW), None),
+        ("compute_state, part of all", lambda: compute_state(steady, site), None),
         ("weighted DRF, 1,000 agents x 4 TRES", drf, 1.0),
         ("hook: 1,000 x standing_tag + compute_site_factor", hook, 10.0),
     ]

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from policies.eligibility import Eligibility
     from policies.records import AgentName, JobRecord, Observation
     from policies.site_policy import AgentPolicy, SitePolicy
     from policies.state import ExactArray
@@ -120,7 +121,7 @@ def _pending_jobs(
         waiting = [job for job, keep in zip(waiting, is_ours.tolist(), strict=True) if keep]
         owner_of, deadlines = owner_of[is_ours], deadlines[is_ours]
     eligibility = judge_jobs(waiting, axes, observation)
-    columns = _columns(waiting, axes, owner_of, deadlines, eligibility.codes)
+    columns = _columns(waiting, axes, owner_of, deadlines, eligibility)
     return waiting, columns, [*owners.refusals(), *eligibility.findings]
 
 
@@ -132,7 +133,7 @@ def _deadlines(owners: Owners, owner_of: Ints, agents: Agents) -> NDArray[np.flo
 
 
 def _columns(
-    jobs: Sequence[JobRecord], axes: Axes, owner_of: Ints, deadlines: NDArray[np.float64], codes: Ints
+    jobs: Sequence[JobRecord], axes: Axes, owner_of: Ints, deadlines: NDArray[np.float64], eligibility: Eligibility
 ) -> PendingJobs:
     ids = tuple(map(attrgetter("job_id"), jobs))
     major, minor = _id_columns(ids)
@@ -142,7 +143,8 @@ def _columns(
         agent=freeze(owner_of),
         demand=freeze(_demand(jobs, axes)),
         n_tasks=freeze(np.maximum(1, _ints(map(attrgetter("n_tasks"), jobs)))),
-        startability=freeze(codes),
+        startability=freeze(eligibility.codes),
+        shape=freeze(eligibility.shape),
         nice=freeze(_ints(map(attrgetter("nice"), jobs))),
         submit_s=freeze(submit_s),
         wait_from_s=freeze(_ints(j.submit_s if j.eligible_s is None else j.eligible_s for j in jobs)),

@@ -45,9 +45,12 @@ class Eligibility:
     ----------
     codes : (n,) int64
         Index into ``STARTABILITIES``.
+    shape : (n,) int64
+        Number of what each job asks for and where, without gaps.
     """
 
     codes: NDArray[np.int64]
+    shape: NDArray[np.int64]
     findings: tuple[Finding, ...]
 
 
@@ -73,7 +76,7 @@ def judge_jobs(jobs: Sequence[JobRecord], axes: Axes, observation: Observation) 
         for reason, n_jobs in zip(reasons.values, reasons.counts(), strict=True)
         if not readings[reason].is_known
     ]
-    return Eligibility(codes=codes, findings=(*findings, *_unplaceable_findings(jobs, fits)))
+    return Eligibility(codes=codes, shape=shapes.codes, findings=(*findings, *_unplaceable_findings(jobs, fits)))
 
 
 def _judge_shape(rooms: Mapping[PartitionName, PartitionRoom], axes: Axes, shape: Shape) -> Startability:

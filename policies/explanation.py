@@ -18,6 +18,7 @@ from policies.ownership import Resolver
 from policies.plan import SetSiteFactor
 from policies.quota.band_explanation import BandExplanation, explain_band
 from policies.quota.band_state import is_managed_qos
+from policies.reason_advice import ReasonAdvice, advise
 from policies.records import AgentName, JobId, JobRecord
 from policies.registry import get_policy
 from policies.startability import Startability, read_reason
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from policies.plan import BandMemory, SlaMemory
+    from policies.quota.names import Band
     from policies.records import Observation
     from policies.site_policy import SitePolicy
 
@@ -131,6 +133,8 @@ class JobExplanation:
         ``None`` if the job is not pending.
     waits_because : str
         Slurm's reason in plain words, or that the job can never run.
+    next_step : str
+        What its user can do about the reason, empty for nothing.
     place : QueuePlace or None
         ``None`` for a job that is not pending or belongs to no agent.
     bands : BandExplanation or None
@@ -145,6 +149,7 @@ class JobExplanation:
     waits_because: str
     place: QueuePlace | None
     bands: BandExplanation | None = None
+    next_step: str = ""
 
 
 def explain_job(  # noqa: PLR0913 - the five inputs of decide, and the job
@@ -177,16 +182,18 @@ def explain_job(  # noqa: PLR0913 - the five inputs of decide, and the job
     if not is_managed_qos(site_policy, job.qos):
         submission = replace(submission, agent=None, reason=f"its QOS {job.qos} is not managed here: foreign use")
     is_ours = submission.agent is not None
-    startability, words = _explain_wait(state, job)
+    bands = _bands(state, ranking, params, job, submission.agent)
+    startability, wait = _explain_wait(state, job, None if bands is None else bands.band)
     return JobExplanation(
         job=job,
         policy=site_policy.policy,
         submission=submission,
         weight=_weight(ranking, submission.agent) if is_ours else None,
         startability=startability,
-        waits_because=words,
+        waits_because=wait.words,
         place=_place(state, ranking, job, params) if is_ours and job.state.is_pending else None,
-        bands=_bands(state, ranking, params, job, submission.agent),
+        bands=bands,
+        next_step=wait.step,
     )
 
 
@@ -209,22 +216,28 @@ def find_job(observation: Observation, job_id: str) -> JobRecord:
     raise UnknownJobError(f"job {job_id} is not in this observation; squeue shows the ids that are")
 
 
-def _explain_wait(state: ClusterState, job: JobRecord) -> tuple[Startability | None, str]:
+def _explain_wait(state: ClusterState, job: JobRecord, band: Band | None) -> tuple[Startability | None, ReasonAdvice]:
     if not job.state.is_pending:
-        return None, f"is not waiting: {job.state.value}"
+        return None, ReasonAdvice(words=f"is not waiting: {job.state.value}")
     reading = read_reason(job.reason)
     if job.job_id not in state.pending.job_ids:
-        return reading.startability, reading.words
+        return reading.startability, advise(job, band)
     startability = STARTABILITIES[int(state.pending.startability[state.pending.job_ids.index(job.job_id)])]
     if startability is reading.startability:
-        return startability, reading.words
+        return startability, advise(job, band)
     own_words = {
-        Startability.UNPLACEABLE: describe_unplaceable(job),
-        Startability.NODES_DOWN: "only nodes that are down or drained could hold it",
-        Startability.DELAYED: "its begin time lies ahead",
-        Startability.HELD: "is held: its priority is 0 (scontrol release lets it go)",
+        Startability.UNPLACEABLE: ReasonAdvice(
+            words=describe_unplaceable(job), step="ask for less per node, or for more nodes"
+        ),
+        Startability.NODES_DOWN: ReasonAdvice(
+            words="only nodes that are down or drained could hold it", step="'sinfo -R' says why they are down"
+        ),
+        Startability.DELAYED: ReasonAdvice(words="its begin time lies ahead"),
+        Startability.HELD: ReasonAdvice(words="is held: its priority is 0", step="scontrol release JOBID"),
     }
-    return startability, own_words.get(startability, "another component of its het job cannot start")
+    return startability, own_words.get(
+        startability, ReasonAdvice(words="another component of its het job cannot start")
+    )
 
 
 def _weight(ranking: Ranking, agent: AgentName | None) -> WeightArithmetic:

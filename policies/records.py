@@ -162,6 +162,8 @@ class NodeRecord:
         failing, in maintenance or powered down for good).
     tres : Tres
         Configured amounts.
+    out_since_s : int or None
+        Since when a node that is down, drained or failed is so; ``None`` for any other, and where Slurm does not say.
     """
 
     name: NodeName
@@ -169,6 +171,7 @@ class NodeRecord:
     state: str
     is_schedulable: bool
     tres: Tres
+    out_since_s: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -79,7 +79,7 @@ class BandPolicy:
     opportunistic : bool
         Whether work beyond the cap may use what is idle.
     grace_s : int
-        GraceTime of the borrow band, seconds.
+        GraceTime of the borrow band, seconds. Above 0 several claims at once get in each other's way.
     window_s, max_reclaims
         A job that was reclaimed ``max_reclaims`` times within ``window_s`` borrows no more until it has run.
     starve_after_s : float
@@ -96,7 +96,7 @@ class BandPolicy:
 
     borrow_frac: Fraction = Fraction(1, 5)
     opportunistic: bool = True
-    grace_s: int = 30
+    grace_s: int = 0
     window_s: float = 3600.0
     max_reclaims: int = 3
     starve_after_s: float = 600.0

@@ -8,7 +8,7 @@ reported.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Final
 
@@ -33,10 +33,11 @@ class Startability(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReasonReading:
-    """One of Slurm's reasons, understood: its class and plain words for a researcher."""
+    """One of Slurm's reasons, understood: its class and plain words; ``part`` is the word of Slurm that counts."""
 
     startability: Startability
     words: str
+    part: str
     is_known: bool = True
 
 
@@ -97,10 +98,10 @@ _PREFIXES: Final[tuple[tuple[str, Startability, str], ...]] = (
     ("Power", _S.NODES_DOWN, "waits for power"),
 )
 
-_PHRASES: Final[tuple[tuple[str, Startability, str], ...]] = (
-    ("ReqNodeNotAvail,_Reserved_for_maintenance", _S.RESERVATION, "its nodes are reserved for maintenance"),
-    ("ReqNodeNotAvail", *_WORDS["ReqNodeNotAvail"]),
-    ("Nodes_required_for_job_are_DOWN", *_WORDS["ReqNodeNotAvail"]),
+_PHRASES: Final[tuple[tuple[str, Startability, str, str], ...]] = (
+    ("ReqNodeNotAvail,_Reserved_for_maintenance", _S.RESERVATION, "its nodes are reserved for maintenance", ""),
+    ("ReqNodeNotAvail", *_WORDS["ReqNodeNotAvail"], "ReqNodeNotAvail"),
+    ("Nodes_required_for_job_are_DOWN", *_WORDS["ReqNodeNotAvail"], "ReqNodeNotAvail"),
 )
 """Reasons that contain commas themselves; compared with the start of the whole text."""
 
@@ -127,22 +128,22 @@ def read_reason(reason: str) -> ReasonReading:
     'its array already runs as many tasks as it may'
     """
     text = reason.strip().strip("()").replace(" ", "_")
-    for phrase, startability, words in _PHRASES:
+    for phrase, startability, words, part in _PHRASES:
         if text.startswith(phrase):
-            return ReasonReading(startability=startability, words=words)
+            return ReasonReading(startability=startability, words=words, part=part)
     readings = [_read_one(part.strip("_")) for part in text.split(",")]
     is_known = all(reading.is_known for reading in readings)
     blocking = [reading for reading in readings if reading.startability is not Startability.STARTABLE]
     chosen = (blocking or readings)[0]
-    return ReasonReading(startability=chosen.startability, words=chosen.words, is_known=is_known)
+    return replace(chosen, is_known=is_known)
 
 
 def _read_one(part: str) -> ReasonReading:
     if part in _WORDS:
         startability, words = _WORDS[part]
-        return ReasonReading(startability=startability, words=words)
+        return ReasonReading(startability=startability, words=words, part=part)
     for prefix, startability, words in _PREFIXES:
         if part.startswith(prefix):
-            return ReasonReading(startability=startability, words=f"{words} ({part})")
+            return ReasonReading(startability=startability, words=f"{words} ({part})", part=part)
     words = f"Slurm's reason {part} is not in FairGPU's table; the job counts as startable"
-    return ReasonReading(startability=Startability.STARTABLE, words=words, is_known=False)
+    return ReasonReading(startability=Startability.STARTABLE, words=words, part=part, is_known=False)

@@ -45,6 +45,8 @@ class PendingJobs:
         Array tasks that the record stands for, >= 1.
     startability : (n,) int64
         Index into :data:`STARTABILITIES`.
+    shape : (n,) int64
+        Number of what the job asks for and where; jobs with one number fit the same nodes.
     nice, submit_s, id_major, id_minor : (n,) int64
         Keys of the agent's own order; the job id is split into numbers (``12_3`` is 12 and 3).
     wait_from_s : (n,) int64
@@ -61,6 +63,7 @@ class PendingJobs:
     demand: ExactArray
     n_tasks: NDArray[np.int64]
     startability: NDArray[np.int64]
+    shape: NDArray[np.int64]
     nice: NDArray[np.int64]
     submit_s: NDArray[np.int64]
     wait_from_s: NDArray[np.int64]

@@ -59,6 +59,8 @@ def _observation_problems(seen: Observation) -> Iterator[str]:
         yield f"observation.jobs: n_tasks or n_nodes is not in 0..{MAX_TASKS}"
     if _any_out_of_time(time_s for job in seen.jobs for time_s in (job.submit_s, job.eligible_s, job.start_s)):
         yield f"observation.jobs: a time is not in 0..{MAX_TIME_S}"
+    if _any_out_of_time(node.out_since_s for node in seen.nodes):
+        yield f"observation.nodes: a time is not in 0..{MAX_TIME_S}"
     if len({job.job_id for job in seen.jobs}) != len(seen.jobs):
         yield "observation.jobs: a job_id comes twice"
 

@@ -39,6 +39,8 @@ class BandExplanation:
         What this cycle does.
     takes_back : tuple of JobId
         Jobs that Slurm is expected to preempt for it, if it has to.
+    n_claims_before : int
+        Waiting claims that come before this one. Slurm ends one job per node at a time, so they may hold it up.
     """
 
     band: Band | None
@@ -49,6 +51,7 @@ class BandExplanation:
     move: SetQos | None = None
     start_now: StartNow | None = None
     takes_back: tuple[JobId, ...] = ()
+    n_claims_before: int = 0
 
 
 def explain_band(state: ClusterState, plan: BandPlan, job: JobRecord, agent: int) -> BandExplanation | None:
@@ -66,6 +69,7 @@ def explain_band(state: ClusterState, plan: BandPlan, job: JobRecord, agent: int
         return BandExplanation(band=band, wanted=None, reason=reason, may_not_borrow=barred, reclaimed_s=reclaimed_s)
     row = state.pending.job_ids.index(job.job_id)
     wish = plan.overflow.wishes.get(row)
+    claims = plan.overflow.claimants
     starts = [one for one in plan.urgent if isinstance(one, StartNow) and one.job_id == job.job_id]
     return BandExplanation(
         band=band,
@@ -75,7 +79,8 @@ def explain_band(state: ClusterState, plan: BandPlan, job: JobRecord, agent: int
         reclaimed_s=reclaimed_s,
         move=make_move(state, bands, plan.overflow, row),
         start_now=starts[0] if starts else None,
-        takes_back=_takes_back(state, plan, job, own.guaranteed) if row in plan.overflow.claimants else (),
+        takes_back=_takes_back(state, plan, job, own.guaranteed) if row in claims else (),
+        n_claims_before=claims.index(row) if row in claims else 0,
     )
 
 

@@ -6,14 +6,16 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from policies.plan import BandMemory, BandStanding, Decision, Finding, SetPreemptList, SetQos, StartNow
 from policies.quota.amounts import add_tres, excess
 from policies.quota.band_report import band_findings, band_standings
 from policies.quota.band_state import BORROWED, BandState
 from policies.quota.memory import count_reclaims, keep_memory
-from policies.quota.names import Band
 from policies.quota.overflow import Overflow, plan_overflow
-from policies.quota.steering import AgentUse, agent_uses, steer_lists, steer_ranks
+from policies.quota.steering import AgentUse, agent_uses, occupied_bands, steer_lists, steer_ranks
+from policies.quota.wishes import NO_BAND
 from policies.records import JobId
 
 if TYPE_CHECKING:
@@ -71,15 +73,16 @@ def plan_bands(
     barred = frozenset(job_id for job_id, item in seen.items() if item.is_barred)
     overflow = plan_overflow(state, bands, order, policy=policy, barred=barred)
     uses = agent_uses(bands)
-    lists = tuple(steer_lists(state, bands, uses))
-    ranks = steer_ranks(state, bands, uses, overflow.claims)
     back, out, parked = _moves(state, bands, overflow, order)
+    occupied = occupied_bands(bands, (move.new for move in (*back, *out, *parked)))
+    lists = tuple(steer_lists(state, bands, uses, occupied))
+    ranks = steer_ranks(state, bands, uses, overflow.claims)
     return BandPlan(
         urgent=(*lists, *ranks, *back, *_starts(state, bands, overflow, uses), *out),
         deferred=tuple(parked),
         standings=band_standings(state, bands, overflow, uses),
         findings=band_findings(state, bands, overflow),
-        memory=_remember(state, bands, overflow, seen),
+        memory=_remember(bands, overflow, seen),
         overflow=overflow,
         uses=uses,
         seen=seen,
@@ -91,10 +94,9 @@ def plan_bands(
 def make_move(state: ClusterState, bands: BandState, overflow: Overflow, row: int) -> SetQos | None:
     """The move of one pending job, if it should wait in another QOS than it does."""
     wish = overflow.wishes.get(row)
-    agent = int(state.pending.agent[row])
+    agent, job = int(state.pending.agent[row]), bands.pending[row]
     own = bands.agents[agent]
     record = None if own is None or wish is None else own.qos(wish.band)
-    job = bands.pending[row]
     if wish is None or record is None or record.name == job.qos:
         return None
     return SetQos(job_id=job.job_id, agent=state.agents[agent].name, old=job.qos, new=record.name, reason=wish.reason)
@@ -104,15 +106,16 @@ def _moves(
     state: ClusterState, bands: BandState, overflow: Overflow, order: Sequence[int]
 ) -> tuple[list[SetQos], list[SetQos], list[SetQos]]:
     """Back to guaranteed; out to where they could start; out of a reserved guaranteed band."""
-    back: list[SetQos] = []
-    out: list[SetQos] = []
-    parked: list[SetQos] = []
-    for row in order:
-        move = make_move(state, bands, overflow, row)
-        if move is not None:
-            wish = overflow.wishes[row]
-            chosen = parked if wish.is_parked else back if wish.band is Band.GUARANTEED else out
-            chosen.append(move)
+    wishes = overflow.wishes
+    rows = np.array(order, dtype=np.int64)
+    is_elsewhere = (wishes.band != NO_BAND) & (wishes.band != overflow.columns.here)
+    rows = rows[is_elsewhere[rows]]
+    is_parked = wishes.is_parked[rows]
+    is_back = (wishes.band[rows] == 0) & ~is_parked
+    back, out, parked = (
+        [move for row in rows[chosen].tolist() if (move := make_move(state, bands, overflow, row)) is not None]
+        for chosen in (is_back, ~is_back & ~is_parked, is_parked)
+    )
     return back, out, parked
 
 
@@ -132,13 +135,9 @@ def _starts(state: ClusterState, bands: BandState, overflow: Overflow, uses: Seq
     return starts
 
 
-def _remember(
-    state: ClusterState, bands: BandState, overflow: Overflow, seen: Mapping[JobId, BandMemory]
-) -> tuple[BandMemory, ...]:
-    waiting = {}
-    for row, (agent, job) in enumerate(zip(state.pending.agent.tolist(), bands.pending, strict=True)):
-        wish = overflow.wishes.get(row)
-        if (bands.band_of(agent, job) if wish is None else wish.band) in BORROWED:
-            waiting[job.job_id] = job
+def _remember(bands: BandState, overflow: Overflow, seen: Mapping[JobId, BandMemory]) -> tuple[BandMemory, ...]:
+    wanted = overflow.wishes.band
+    rows = np.flatnonzero(np.where(wanted == NO_BAND, overflow.columns.here, wanted) > 0)
+    waiting = {bands.pending[row].job_id: bands.pending[row] for row in rows.tolist()}
     running = frozenset(job.job_id for agent, job in bands.running if bands.band_of(agent, job) in BORROWED)
     return keep_memory(seen, waiting, running)

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
+
+import numpy as np
 
 from policies.plan import BandStanding, Finding
 from policies.quota.amounts import add_tres, as_tres, format_tres
-from policies.quota.band_state import BORROWED
 from policies.quota.names import Band
 
 if TYPE_CHECKING:
@@ -23,6 +26,14 @@ MAX_FINDINGS: Final = 20
 _NAMED: Final = 3
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Totals:
+    """By how much all agents together are above nominal; per agent how many tasks wait outside the guaranteed band."""
+
+    over: Mapping[str, int]
+    n_moved_out: tuple[int, ...]
+
+
 def band_findings(state: ClusterState, bands: BandState, overflow: Overflow) -> tuple[Finding, ...]:
     """Jobs that can never run, GPUs that only caps keep idle, and reservations."""
     return (*_never(bands, overflow), *_idle(bands, overflow), *_reservations(state, overflow))
@@ -35,30 +46,26 @@ def band_standings(
     uses: Sequence[AgentUse],
 ) -> tuple[BandStanding | None, ...]:
     """Each agent's bands in numbers; ``None`` for an agent without bands."""
-    n_out = [0] * len(bands.agents)
-    for row, wish in overflow.wishes.items():
-        if wish.band in BORROWED:
-            n_out[int(state.pending.agent[row])] += max(1, bands.pending[row].n_tasks)
+    is_out = overflow.wishes.band > 0
+    n_out = np.zeros(len(bands.agents), dtype=np.int64)
+    np.add.at(n_out, state.pending.agent[is_out], state.pending.n_tasks[is_out])
+    over: dict[str, int] = {}
+    for use in uses:
+        add_tres(over, tuple(use.over.items()))
+    totals = _Totals(over=over, n_moved_out=tuple(n_out.tolist()))
     return tuple(
-        None if own is None else _standing(agent, own, overflow, uses=uses, n_moved_out=n_out[agent])
+        None if own is None else _standing(agent, own, overflow, use=uses[agent], totals=totals)
         for agent, own in enumerate(bands.agents)
     )
 
 
-def _standing(
-    agent: int,
-    own: AgentBands,
-    overflow: Overflow,
-    *,
-    uses: Sequence[AgentUse],
-    n_moved_out: int,
-) -> BandStanding:
+def _standing(agent: int, own: AgentBands, overflow: Overflow, *, use: AgentUse, totals: _Totals) -> BandStanding:
     used = overflow.used[agent]
-    outside = dict(uses[agent].total)
+    outside = dict(use.total)
     for amounts in used.values():
         add_tres(outside, tuple(amounts.items()), -1)
     lent = {
-        name: min(max(0, limit - uses[agent].total.get(name, 0)), sum(use.over.get(name, 0) for use in uses))
+        name: min(max(0, limit - use.total.get(name, 0)), totals.over.get(name, 0))
         for name, limit in own.guaranteed.grp_tres
     }
     return BandStanding(
@@ -69,9 +76,9 @@ def _standing(
         opportunistic=as_tres(used[Band.OPPORTUNISTIC]),
         outside=as_tres({name: max(0, amount) for name, amount in outside.items()}),
         claim=as_tres(overflow.claims[agent]),
-        over=as_tres(uses[agent].over),
+        over=as_tres(use.over),
         lent=as_tres(lent),
-        n_moved_out=n_moved_out,
+        n_moved_out=totals.n_moved_out[agent],
     )
 
 
@@ -95,9 +102,8 @@ def _idle(bands: BandState, overflow: Overflow) -> list[Finding]:
     if not overflow.idle_gpus:
         return []
     n_jobs = len(overflow.idle_rows)
-    shown = "; ".join(
-        f"{bands.pending[row].job_id}: {overflow.wishes[row].reason}" for row in overflow.idle_rows[:_NAMED]
-    )
+    wishes = [(row, overflow.wishes.get(row)) for row in overflow.idle_rows[:_NAMED]]
+    shown = "; ".join(f"{bands.pending[row].job_id}: {wish.reason}" for row, wish in wishes if wish is not None)
     text = f"{overflow.idle_gpus} GPU(s) are idle while {n_jobs} job(s) wait because of caps ({shown})"
     return [Finding(kind="idle_by_policy", subject="gpus", text=text)]
 

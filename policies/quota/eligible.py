@@ -10,6 +10,8 @@ from policies.startability import Startability
 from policies.state import STARTABILITIES, STARTABLE_CODE
 
 if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
     from policies.quota.band_state import BandState
     from policies.records import JobRecord
     from policies.state import ClusterState
@@ -37,25 +39,28 @@ def why_not_borrow(job: JobRecord, *, is_barred: bool) -> str:
     return "it was taken back too often and borrows no more until it has run" if is_barred else ""
 
 
-def waits_for_room(state: ClusterState, bands: BandState) -> list[bool]:
-    """Which pending jobs could start, or are held back only by a limit of one of our QOSes; by row."""
+def waits_for_room(state: ClusterState, bands: BandState) -> NDArray[np.bool_]:
+    """Which pending jobs could start, or are held back only by a limit of one of our QOSes, (n,) bool."""
     codes = state.pending.startability
-    open_rows = codes == STARTABLE_CODE
+    is_open: NDArray[np.bool_] = codes == STARTABLE_CODE
+    verdicts: dict[str, bool] = {}
     for row in np.flatnonzero(codes == _OVER_LIMIT).tolist():
         job = bands.pending[row]
-        open_rows[row] = job.qos in bands.place_of and _is_qos_limit(job.reason)
-    result: list[bool] = open_rows.tolist()
-    return result
+        if job.reason not in verdicts:
+            verdicts[job.reason] = _is_qos_limit(job.reason)
+        is_open[row] = job.qos in bands.place_of and verdicts[job.reason]
+    return is_open
 
 
-def is_delayed_victim(state: ClusterState, row: int, job: JobRecord) -> bool:
-    """Whether the job waits out Slurm's delay after a requeue."""
-    return (
-        int(state.pending.startability[row]) == _DELAYED
-        and job.restarts > 0
-        and job.eligible_s is not None
-        and job.eligible_s - job.submit_s <= MAX_REQUEUE_DELAY_S
-    )
+def delayed_victims(state: ClusterState, bands: BandState) -> NDArray[np.bool_]:
+    """Which pending jobs wait out Slurm's delay after a requeue, (n,) bool."""
+    is_victim: NDArray[np.bool_] = state.pending.startability == _DELAYED
+    for row in np.flatnonzero(is_victim).tolist():
+        job = bands.pending[row]
+        is_victim[row] = (
+            job.restarts > 0 and job.eligible_s is not None and job.eligible_s - job.submit_s <= MAX_REQUEUE_DELAY_S
+        )
+    return is_victim
 
 
 def _is_qos_limit(reason: str) -> bool:

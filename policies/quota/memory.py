@@ -35,21 +35,13 @@ def count_reclaims(
     """
     before = {item.job_id: item for item in memory}
     seen: dict[JobId, BandMemory] = {}
-    for agent, job, is_running in _jobs(state, bands):
-        band = bands.band_of(agent, job)
+    for agent, job, is_running in _jobs(state, bands, before):
         old = before.get(job.job_id) or _of_its_array(before, job)
-        if (old is None and band not in BORROWED) or (is_running and band is Band.GUARANTEED):
-            continue
-        n_new = 0 if old is None else max(0, job.restarts - old.restarts)
-        times = () if old is None else (min(at, state.at_s) for at in old.reclaimed_s)
-        kept = tuple(at for at in times if at > state.at_s - policy.window_s)
-        reclaimed_s = (*kept, *(state.at_s,) * n_new)
-        is_barred = len(reclaimed_s) >= policy.max_reclaims or (
-            old is not None and old.is_barred and _fits(bands, agent, job)
-        )
-        seen[job.job_id] = BandMemory(
-            job_id=job.job_id, restarts=job.restarts, reclaimed_s=reclaimed_s, is_barred=is_barred
-        )
+        if not is_running and old is not None and _is_untouched(old, job) and policy.max_reclaims > 0:
+            seen[job.job_id] = old
+        elif not (is_running and bands.band_of(agent, job) is Band.GUARANTEED):
+            is_kept_barred = old is not None and old.is_barred and _fits(bands, agent, job)
+            seen[job.job_id] = _count(old, job, state.at_s, policy=policy, is_kept_barred=is_kept_barred)
     return seen
 
 
@@ -65,22 +57,50 @@ def keep_memory(
     running : frozenset of JobId
         Jobs that run in one.
     """
-    kept = dict.fromkeys(waiting)
     result = {
         job_id: item
         for job_id, item in seen.items()
-        if item.reclaimed_s or item.is_barred or job_id in kept or job_id in running
+        if item.reclaimed_s or item.is_barred or job_id in waiting or job_id in running
     }
     for job_id, job in waiting.items():
-        result.setdefault(job_id, BandMemory(job_id=job_id, restarts=job.restarts))
+        if job_id not in result:
+            result[job_id] = BandMemory(job_id=job_id, restarts=job.restarts)
     return tuple(result[job_id] for job_id in sorted(result))
 
 
-def _jobs(state: ClusterState, bands: BandState) -> Iterator[tuple[int, JobRecord, bool]]:
+def _count(
+    old: BandMemory | None, job: JobRecord, at_s: float, *, policy: BandPolicy, is_kept_barred: bool
+) -> BandMemory:
+    """What is remembered of one job now."""
+    n_new = 0 if old is None else max(0, job.restarts - old.restarts)
+    noted = () if old is None else (min(at, at_s) for at in old.reclaimed_s)
+    kept = tuple(at for at in noted if at > at_s - policy.window_s)
+    times = (*kept, *(at_s,) * n_new)
+    is_barred = len(times) >= policy.max_reclaims or is_kept_barred
+    return BandMemory(job_id=job.job_id, restarts=job.restarts, reclaimed_s=times, is_barred=is_barred)
+
+
+def _is_untouched(old: BandMemory, job: JobRecord) -> bool:
+    """Whether the job was never taken back and still is not: nearly every one."""
+    return old.restarts == job.restarts and not old.reclaimed_s and not old.is_barred and old.job_id == job.job_id
+
+
+def _jobs(
+    state: ClusterState, bands: BandState, before: Mapping[JobId, BandMemory]
+) -> Iterator[tuple[int, JobRecord, bool]]:
+    """Jobs that wait or run in a borrowed band of their agent, or are remembered, with whether they run."""
+    owner = {name: agent for name, (agent, band) in bands.place_of.items() if band in BORROWED}
+    known = before.keys()
     for agent, job in zip(state.pending.agent.tolist(), bands.pending, strict=True):
-        yield agent, job, False
+        if job.job_id in known or owner.get(job.qos) == agent or _is_remembered(job, before):
+            yield agent, job, False
     for agent, job in bands.running:
-        yield agent, job, True
+        if owner.get(job.qos) == agent or _is_remembered(job, before):
+            yield agent, job, True
+
+
+def _is_remembered(job: JobRecord, before: Mapping[JobId, BandMemory]) -> bool:
+    return job.job_id in before or bool(job.array_task_id and job.array_job_id in before)
 
 
 def _of_its_array(before: Mapping[JobId, BandMemory], job: JobRecord) -> BandMemory | None:

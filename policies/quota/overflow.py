@@ -3,35 +3,37 @@
 In the order in which jobs should start: first every job that has room in its guaranteed band (moved back if it had
 left), then those that fit the borrow cap and free resources, then those that fit free resources alone. Everything else
 waits in the guaranteed band.
+
+Room only shrinks during a pass. So each phase looks at columns first: what has no room at its start needs no further
+look, and only the jobs that may find some are taken one by one.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
-from policies.quota.amounts import add_tres, exceeded, n_fitting
+import numpy as np
+
+from policies.quota.amounts import add_tres, n_fitting
+from policies.quota.band_columns import BandColumns, compute_columns
 from policies.quota.band_state import BORROWED, BandState
-from policies.quota.eligible import is_delayed_victim, may_borrow, waits_for_room
+from policies.quota.eligible import delayed_victims, waits_for_room
 from policies.quota.free_room import GPU, FreeRoom
 from policies.quota.names import Band
+from policies.quota.wishes import BANDS, Rule, Wishes
 from policies.records import JobId
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from policies.records import JobRecord, QosRecord, Tres
+    from numpy.typing import NDArray
+
     from policies.site_policy import BandPolicy
     from policies.state import ClusterState
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Wish:
-    """Where one pending job should wait, and why; ``is_parked`` where it could not start there now."""
-
-    band: Band
-    reason: str
-    is_parked: bool = False
+    Bools = NDArray[np.bool_]
+    Ints = NDArray[np.int64]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -49,8 +51,10 @@ class Overflow:
 
     Attributes
     ----------
-    wishes : dict of int to Wish
-        By pending row; a row that is absent is left alone.
+    wishes : Wishes
+        Where the pending jobs should wait; a job without a wish is left alone.
+    columns : BandColumns
+        What was known of the jobs.
     used : list of dict
         Per agent: what its running jobs use by band, before this pass.
     claims : list of dict
@@ -67,7 +71,8 @@ class Overflow:
         By agent.
     """
 
-    wishes: dict[int, Wish] = field(default_factory=dict)
+    wishes: Wishes
+    columns: BandColumns
     used: list[dict[Band, dict[str, int]]] = field(default_factory=list)
     claims: list[dict[str, int]] = field(default_factory=list)
     claimants: list[int] = field(default_factory=list)
@@ -76,21 +81,6 @@ class Overflow:
     idle_gpus: int = 0
     never: list[int] = field(default_factory=list)
     reservations: dict[int, Reservation] = field(default_factory=dict)
-
-
-_WHY: Final = {
-    Band.BORROW: "within the borrow cap, on resources that are idle",
-    Band.OPPORTUNISTIC: "beyond the borrow cap, on resources that are idle",
-}
-
-
-_ROOM_BY_USE: Final = "its guaranteed band has room, which an earlier job of the agent cannot use now"
-
-
-def is_within(record: QosRecord, job: JobRecord) -> bool:
-    """Whether a job of this size is within the QOS's limits, however little else runs in it."""
-    request = (*job.tres, ("node", max(1, job.n_nodes)))
-    return not (exceeded(record.grp_tres, request) or exceeded(record.max_tres_per_job, request))
 
 
 def usage_by_band(bands: BandState) -> list[dict[Band, dict[str, int]]]:
@@ -115,86 +105,107 @@ def plan_overflow(
     barred : frozenset of JobId
         Jobs that were taken back too often.
     """
-    return _Pass(state, bands, policy, barred).run(order)
+    return _Pass(state, bands, policy, barred).run(np.array(order, dtype=np.int64))
 
 
 class _Pass:
     """One pass over the pending jobs; room in bands and on nodes only shrinks while it goes on."""
 
     def __init__(self, state: ClusterState, bands: BandState, policy: BandPolicy, barred: frozenset[JobId]) -> None:
-        self.state, self.bands, self.policy, self.barred = state, bands, policy, barred
+        self.state, self.bands, self.policy = state, bands, policy
+        self.columns = columns = compute_columns(state, bands, barred)
         self.is_open = waits_for_room(state, bands)
-        self.owner: list[int] = state.pending.agent.tolist()
+        self.is_victim = delayed_victims(state, bands)
+        self.agent = state.pending.agent
+        self.owner: list[int] = self.agent.tolist()
         self.qos = {agent: own for agent, own in enumerate(bands.agents) if own is not None}
         self.is_reserved: set[int] = set()
-        self._admitted: dict[tuple[int, Band, Tres, int], bool] = {}
-        self._descriptions: dict[tuple[int, Tres], str] = {}
-        self.out = Overflow(used=usage_by_band(bands), claims=[{} for _ in bands.agents])
-        self.used = [{band: dict(amounts) for band, amounts in own.items()} for own in self.out.used]
+        self.full: set[tuple[int, int]] = set()
+        used = usage_by_band(bands)
+        self.lacks_room = [
+            limits.lack_room(self.agent, columns.asked, columns.use_of(used, code))
+            for code, limits in enumerate(columns.group)
+        ]
+        self.used = [{band: dict(amounts) for band, amounts in own.items()} for own in used]
         self.room = FreeRoom(bands.nodes, [job for _, job in bands.running] + list(bands.foreign))
+        self.out = Overflow(
+            wishes=Wishes(len(state.pending), self._why_full),
+            columns=columns,
+            used=used,
+            claims=[{} for _ in bands.agents],
+        )
 
-    def run(self, order: Sequence[int]) -> Overflow:
+    def run(self, order: Ints) -> Overflow:
         """All phases."""
         self._reserve(order)
-        rest = [row for row in order if not self._settle_guaranteed(row)]
+        rest = self._settle_guaranteed(order)
         for band in BORROWED:
-            rest = [row for row in rest if not self._settle_borrowed(row, band)]
-        for row in rest:
-            self._stay(row)
+            rest = self._settle_borrowed(rest, band)
+        self._stay(rest)
         return self.out
 
-    def _reserve(self, order: Sequence[int]) -> None:
+    def _reserve(self, order: Ints) -> None:
         """Per agent the first job in order that would fit its quota, but not what is left of it, for too long."""
-        for row in order:
-            agent, job = self.owner[row], self.bands.pending[row]
-            waited_s = int(self.state.at_s - float(self.state.pending.wait_from_s[row]))
-            is_due = waited_s >= self.policy.starve_after_s and self.is_open[row]
-            if not is_due or agent not in self.qos or agent in self.out.reservations:
-                continue
-            limits = self.qos[agent].guaranteed.grp_tres
-            is_blocked = not n_fitting(limits, self.used[agent][Band.GUARANTEED], job.tres, 1)
-            if is_blocked and not exceeded(limits, job.tres):
-                self.out.reservations[agent] = Reservation(row=row, job_id=job.job_id, waited_s=waited_s)
+        waited_s = np.trunc(self.state.at_s - self.state.pending.wait_from_s)
+        is_due = self.is_open & self.columns.is_banded & (waited_s >= self.policy.starve_after_s)
+        is_blocked = self.lacks_room[0] & ~self.columns.group[0].are_exceeded(self.agent, self.columns.asked)
+        rows = order[(is_due & is_blocked)[order]]
+        _, first = np.unique(self.agent[rows], return_index=True)
+        for row in rows[np.sort(first)].tolist():
+            self.out.reservations[self.owner[row]] = Reservation(
+                row=row, job_id=self.bands.pending[row].job_id, waited_s=int(waited_s[row])
+            )
 
-    def _settle_guaranteed(self, row: int) -> bool:
-        """First phase; whether the job needs no further look."""
+    def _settle_guaranteed(self, order: Ints) -> Ints:
+        """First phase; the rows that need a further look, in order."""
+        columns = self.columns
+        may_fit = ~self.lacks_room[0] & ~self._is_younger_than_kept()
+        is_looked_at = np.where(self.is_open, may_fit, self.is_victim | ~columns.is_at_home)
+        is_looked_at = np.where(columns.is_banded, is_looked_at, self.is_open)
+        is_looked_at[[kept.row for kept in self.out.reservations.values()]] = True
+        is_settled = ~(self.is_open & columns.is_banded)
+        for row in order[is_looked_at[order]].tolist():
+            if self._find_room(row):
+                is_settled[row] = True
+        return order[~is_settled[order]]
+
+    def _find_room(self, row: int) -> bool:
+        """Whether the job has room in its guaranteed band (or none is needed: its agent has no bands)."""
         agent, job = self.owner[row], self.bands.pending[row]
         if agent not in self.qos:
-            if self.is_open[row]:
-                self.room.place(job)
+            self.room.place(job)
             return True
         if agent in self.out.reservations and self.out.reservations[agent].row == row:
             self.is_reserved.add(agent)
-        is_victim = is_delayed_victim(self.state, row, job)
-        n_fit = self._n_guaranteed(row) if self.is_open[row] or is_victim else 0
+        is_open, is_victim = bool(self.is_open[row]), bool(self.is_victim[row])
+        n_fit = self._n_guaranteed(row) if is_open or is_victim else 0
+        wishes = self.out.wishes
         if n_fit:
             self._claim(row, n_fit)
-        elif is_victim and self._has_room_by_use(row):
-            self._wish(row, Band.GUARANTEED, _ROOM_BY_USE)
-        elif not self.is_open[row] and not self._is_at_home(row):
-            self._wish(row, Band.GUARANTEED, "each job starts out in its guaranteed band")
-        if is_victim and row in self.out.wishes:
+        elif is_victim and not self.lacks_room[0][row] and not self._leaves_band(row):
+            wishes.put(row, Rule.ROOM_BY_USE)
+        elif not is_open and not self.columns.is_at_home[row]:
+            wishes.put(row, Rule.STARTS_OUT)
+        if is_victim and wishes.band[row] >= 0:
             self.out.victims.append(row)
-        return bool(n_fit) or not self.is_open[row]
-
-    def _has_room_by_use(self, row: int) -> bool:
-        """Whether running jobs alone leave room in the guaranteed band: earlier pending ones may be stuck."""
-        agent, job = self.owner[row], self.bands.pending[row]
-        limits, used = self.qos[agent].guaranteed.grp_tres, self.out.used[agent][Band.GUARANTEED]
-        return not self._leaves_band(row) and n_fitting(limits, used, job.tres, 1) > 0
+        return bool(n_fit)
 
     def _n_guaranteed(self, row: int) -> int:
         """How many tasks of the job have room in its guaranteed band."""
-        if self._leaves_band(row):
-            return 0
         agent, job = self.owner[row], self.bands.pending[row]
+        request = (agent, int(self.columns.shape[row]))
+        if request in self.full or self._leaves_band(row):
+            return 0
         used = self.used[agent][Band.GUARANTEED]
-        return n_fitting(self.qos[agent].guaranteed.grp_tres, used, job.tres, max(1, job.n_tasks))
+        n_fit = n_fitting(self.qos[agent].guaranteed.grp_tres, used, job.tres, max(1, job.n_tasks))
+        if not n_fit:
+            self.full.add(request)
+        return n_fit
 
     def _claim(self, row: int, n_fit: int) -> None:
         agent, job = self.owner[row], self.bands.pending[row]
         add_tres(self.used[agent][Band.GUARANTEED], job.tres, n_fit)
-        self._wish(row, Band.GUARANTEED, "its guaranteed band has room for it")
+        self.out.wishes.put(row, Rule.HAS_ROOM)
         missing = n_fit - self.room.place(job, n_fit)
         if missing:
             add_tres(self.out.claims[agent], job.tres, missing)
@@ -210,77 +221,97 @@ class _Pass:
         submit_s = self.state.pending.submit_s
         return agent in self.is_reserved or bool(submit_s[row] > submit_s[reservation.row])
 
-    def _could_ever_use(self, row: int, band: Band) -> bool:
-        """Whether a borrowed band admits the job at all, full or not."""
-        agent, job = self.owner[row], self.bands.pending[row]
-        key = (agent, band, job.tres, job.n_nodes)
-        if key not in self._admitted:
-            record = self.qos[agent].qos(band)
-            self._admitted[key] = record is not None and is_within(record, job)
-        return self._admitted[key] and may_borrow(job)
+    def _leave_band(self, rows: Ints) -> Bools:
+        """The same of many rows after the first phase: each job that a band is kept for has had its turn."""
+        kept_row = self._kept_rows()[self.agent[rows]]
+        result: Bools = (kept_row >= 0) & (kept_row != rows)
+        return result
 
-    def _may_use(self, row: int, band: Band) -> bool:
-        return self._could_ever_use(row, band) and self.bands.pending[row].job_id not in self.barred
+    def _is_younger_than_kept(self) -> Bools:
+        """Jobs that leave the guaranteed band to an older one from the start."""
+        kept_row = self._kept_rows()[self.agent]
+        submit_s = self.state.pending.submit_s
+        result: Bools = (kept_row >= 0) & (submit_s > submit_s[kept_row])
+        return result
 
-    def _is_at_home(self, row: int) -> bool:
-        """Whether the job waits in a band of its agent in which it may wait."""
-        band = self.bands.band_of(self.owner[row], self.bands.pending[row])
-        return band is Band.GUARANTEED or (band is not None and self._may_use(row, band))
+    def _kept_rows(self) -> Ints:
+        """Per agent the row that its guaranteed band is kept for, else -1."""
+        rows = np.full(len(self.bands.agents), -1, dtype=np.int64)
+        for agent, reservation in self.out.reservations.items():
+            rows[agent] = reservation.row
+        return rows
 
-    def _settle_borrowed(self, row: int, band: Band) -> bool:
-        """Later phases; whether the job has room in this band and on the nodes (or waits there already)."""
+    def _have_room_by_use(self, rows: Ints) -> Bools:
+        """Whether running jobs alone leave room in the guaranteed band: earlier pending ones may be stuck."""
+        return ~self.lacks_room[0][rows] & ~self._leave_band(rows)
+
+    def _may_be_placed(self, rows: Ints) -> Bools:
+        """Whether the nodes have room for one task as yet."""
+        shape = self.columns.shape[rows]
+        fits = np.zeros(len(self.columns.models), dtype=np.bool_)
+        for code in np.unique(shape).tolist():
+            fits[code] = self.room.has_room(self.columns.models[code])
+        result: Bools = fits[shape]
+        return result
+
+    def _settle_borrowed(self, rows: Ints, band: Band) -> Ints:
+        """Later phases: jobs with room in this band and on the nodes (or that wait there already) stop here."""
+        code, columns = BANDS.index(band), self.columns
+        is_candidate = columns.may_use[rows, code] & ~self.lacks_room[code][rows]
+        chosen = rows[is_candidate]
+        waits_here = (columns.here[chosen] == code) & ~self._have_room_by_use(chosen)
+        may_be_placed = self._may_be_placed(chosen)
+        is_limited = columns.group[code].is_set[self.agent[chosen]].any(axis=1)
+        stays = waits_here & ~may_be_placed & ~is_limited
+        self.out.wishes.put(chosen[stays], Rule.IDLE, code)
+        is_settled = np.zeros(len(columns.here), dtype=np.bool_)
+        is_settled[chosen[stays]] = True
+        looked_at = (may_be_placed | waits_here) & ~stays
+        for row, is_here in zip(chosen[looked_at].tolist(), waits_here[looked_at].tolist(), strict=True):
+            is_settled[row] = self._try_borrowed(row, band, is_here=is_here)
+        return rows[~is_settled[rows]]
+
+    def _try_borrowed(self, row: int, band: Band, *, is_here: bool) -> bool:
         agent, job = self.owner[row], self.bands.pending[row]
         record = self.qos[agent].qos(band)
-        if record is None or not self._may_use(row, band):
-            return False
         used = self.used[agent][band]
-        n_fit = n_fitting(record.grp_tres, used, job.tres, max(1, job.n_tasks))
+        n_fit = n_fitting(() if record is None else record.grp_tres, used, job.tres, max(1, job.n_tasks))
         n_placed = self.room.place(job, n_fit)
-        waits_here = n_fit and self.bands.band_of(agent, job) is band and not self._has_room_by_use(row)
-        if not n_placed and not waits_here:
+        if not n_placed and not (n_fit and is_here):
             return False
         add_tres(used, job.tres, n_placed or 1)
-        self._wish(row, band, f"{self._why_full(row)}; {_WHY[band]}")
+        self.out.wishes.put(row, Rule.IDLE, BANDS.index(band))
         return True
 
-    def _stay(self, row: int) -> None:
+    def _stay(self, rows: Ints) -> None:
         """Last phase: no band has room now. What only policy keeps idle is counted."""
-        agent, job = self.owner[row], self.bands.pending[row]
-        is_too_large = bool(exceeded(self.qos[agent].guaranteed.grp_tres, job.tres))
-        if is_too_large and not any(self._could_ever_use(row, band) for band in BORROWED):
-            self.out.never.append(row)
-        n_idle = self.room.place(job)
-        if n_idle:
-            self.out.idle_rows.append(row)
-            self.out.idle_gpus += n_idle * dict(job.tres).get(GPU, 0)
-        here = self.bands.band_of(agent, job)
-        usable = [band for band in reversed(BORROWED) if self._may_use(row, band)]
-        if self._has_room_by_use(row):
-            self._wish(row, Band.GUARANTEED, _ROOM_BY_USE)
-        elif usable and self._leaves_band(row):
-            band = next((band for band in usable if band is here), usable[0])
-            self.out.wishes[row] = Wish(band=band, reason=self._why_full(row), is_parked=True)
-        else:
-            self._wish(row, Band.GUARANTEED, f"{self._why_full(row)}; no other band has room for it now")
+        columns = self.columns
+        is_too_large = columns.group[0].are_exceeded(self.agent[rows], columns.asked[rows])
+        self.out.never += rows[is_too_large & ~columns.could_use[rows, 1:].any(axis=1)].tolist()
+        for row in rows[self._may_be_placed(rows)].tolist():
+            n_idle = self.room.place(self.bands.pending[row])
+            if n_idle:
+                self.out.idle_rows.append(row)
+                self.out.idle_gpus += n_idle * dict(self.bands.pending[row].tres).get(GPU, 0)
+        self.out.wishes.put(rows, Rule.NOWHERE)
+        self.out.wishes.put(rows[self._have_room_by_use(rows)], Rule.ROOM_BY_USE)
+        self._park(rows[self._leave_band(rows) & columns.may_use[rows, 1:].any(axis=1)])
 
-    def _wish(self, row: int, band: Band, reason: str) -> None:
-        self.out.wishes[row] = Wish(band=band, reason=reason)
+    def _park(self, rows: Ints) -> None:
+        """Out of a guaranteed band that is kept: where they are, else opportunistic, else borrow."""
+        here, may_use = self.columns.here[rows], self.columns.may_use[rows]
+        is_here = (here > 0) & may_use[np.arange(len(rows)), here]
+        self.out.wishes.put(rows, Rule.PARKED, np.where(is_here, here, np.where(may_use[:, 2], 2, 1)))
 
     def _why_full(self, row: int) -> str:
+        """Why the guaranteed band does not take the job; true once the first phase is over."""
         agent, job = self.owner[row], self.bands.pending[row]
         if self._leaves_band(row):
             kept = self.out.reservations[agent]
             return (
                 f"the guaranteed band is kept for job {kept.job_id}, which has waited {kept.waited_s} s for room in it"
             )
-        key = (agent, job.tres)
-        if key not in self._descriptions:
-            self._descriptions[key] = self._describe_use(agent, job.tres)
-        return self._descriptions[key]
-
-    def _describe_use(self, agent: int, tres: Tres) -> str:
-        """What of the guaranteed band is taken; final once the first phase is over."""
-        used, asked = self.used[agent][Band.GUARANTEED], dict(tres)
+        used, asked = self.used[agent][Band.GUARANTEED], dict(job.tres)
         full = [
             f"{used.get(name, 0)} of {limit} {name} taken, it asks for {asked[name]}"
             for name, limit in self.qos[agent].guaranteed.grp_tres

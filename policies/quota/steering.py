@@ -18,9 +18,9 @@ from policies.quota.layout import LOWEST_BORROW_PRIORITY, N_BORROW_RANKS
 from policies.quota.names import Band
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Collection, Iterable, Iterator, Sequence
 
-    from policies.quota.band_state import AgentBands, BandState
+    from policies.quota.band_state import BandState
     from policies.records import QosRecord
     from policies.state import ClusterState
 
@@ -104,29 +104,45 @@ def rank_class(over: Mapping[str, int], capacity: Mapping[str, int]) -> int:
     return rank
 
 
-def steer_lists(state: ClusterState, bands: BandState, uses: Sequence[AgentUse]) -> list[SetPreemptList]:
+def steer_lists(
+    state: ClusterState, bands: BandState, uses: Sequence[AgentUse], occupied: Collection[str]
+) -> list[SetPreemptList]:
     """Changes of the Preempt lists: agents at or below nominal leave the others' lists.
 
-    A name in a list that is not a band of an agent here is left where it is.
+    Parameters
+    ----------
+    occupied : collection of str
+        QOSes that hold a running job, or a pending one before or after this cycle's moves.
+
+    Notes
+    -----
+    An agent's own loans stay in its own lists. A band of its own that no job is in is left out: it has nothing to take
+    back, and so most lists are equal, which Slurm is told in one command per value. Equal lists are neighbours here,
+    for the same reason. A name in a list that is not a band of an agent here is left where it is.
     """
     above = [agent for agent, use in enumerate(uses) if use.over]
+    shared = {band: frozenset(name for agent in above for name in _takeable(bands, agent, band)) for band in Band}
     names = [state.agents[agent].name for agent in above]
     listed = ", ".join(names[:_NAMED]) + (f" and {len(names) - _NAMED} more" if names[_NAMED:] else "")
     changes = []
     for agent, record, band in _preempting(bands):
-        wanted = set(_borrowed_names(bands.agents, {agent, *above}, band))
-        new = tuple(sorted({name for name in record.preempt if name not in bands.place_of} | wanted))
+        own = frozenset(occupied).intersection(_takeable(bands, agent, band)) - shared[band]
+        new = tuple(sorted({name for name in record.preempt if name not in bands.place_of} | shared[band] | own))
         if new != record.preempt:
+            reason = f"loans of agents above nominal: {listed or 'none now'}" + ("; and its own" if own else "")
             changes.append(
                 SetPreemptList(
-                    qos=record.name,
-                    agent=state.agents[agent].name,
-                    old=record.preempt,
-                    new=new,
-                    reason=f"its own loans and those of agents above nominal: {listed or 'none now'}",
+                    qos=record.name, agent=state.agents[agent].name, old=record.preempt, new=new, reason=reason
                 )
             )
-    return changes
+    return sorted(changes, key=lambda change: (change.new, change.qos))
+
+
+def occupied_bands(bands: BandState, wished: Iterable[str]) -> frozenset[str]:
+    """QOSes of ours that a job is in or, by ``wished``, will be in."""
+    jobs = (job.qos for _, job in bands.counted())
+    names = {*jobs, *(job.qos for job in bands.foreign), *(job.qos for job in bands.pending), *wished}
+    return frozenset(part for name in names for part in name.split(",") if part in bands.place_of)
 
 
 def _preempting(bands: BandState) -> Iterator[tuple[int, QosRecord, Band]]:
@@ -137,11 +153,9 @@ def _preempting(bands: BandState) -> Iterator[tuple[int, QosRecord, Band]]:
                 yield agent, record, band
 
 
-def _borrowed_names(agents: Sequence[AgentBands | None], chosen: set[int], band: Band) -> Iterator[str]:
-    """QOSes of the chosen agents that a band may preempt: borrow only by guaranteed, opportunistic by both."""
-    for agent in sorted(chosen):
-        own = agents[agent]
-        if own is not None and own.borrow is not None and band is Band.GUARANTEED:
-            yield own.borrow.name
-        if own is not None and own.opportunistic is not None:
-            yield own.opportunistic.name
+def _takeable(bands: BandState, agent: int, band: Band) -> list[str]:
+    """QOSes of the agent that a band may preempt: borrow only by guaranteed, opportunistic by both."""
+    own = bands.agents[agent]
+    kinds = {Band.GUARANTEED: (Band.BORROW, Band.OPPORTUNISTIC), Band.BORROW: (Band.OPPORTUNISTIC,)}.get(band, ())
+    records = [None if own is None else own.qos(kind) for kind in kinds]
+    return [record.name for record in records if record is not None]

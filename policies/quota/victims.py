@@ -1,8 +1,9 @@
 """Which running jobs a claim takes back: what Slurm will choose, and what would be right.
 
 ``predict_victims`` follows Slurm's preemption (``select/cons_tres`` with ``preempt/qos``): candidates by QOS priority,
-then fewer nodes, then the older job; they are taken out one by one until the claimant fits; the last one first, a
-second round then leaves out what the first took for nothing; those on the claimant's nodes are the victims.
+then fewer nodes, then the older job; they are taken out one by one until the claimant fits. Two more rounds
+(``preempt_reorder_count`` 1, the default) leave out what was taken for nothing: each begins with the job that decided
+the round before, then those on the nodes found there. What was taken on the last round's nodes are the victims.
 
 ``choose_victims`` simulates that, validates each victim on a copy, and commits to the first set that is lawful: nobody
 at or below nominal loses a job to another agent, no victim too many, each job as a whole.
@@ -11,7 +12,7 @@ at or below nominal loses a job to another agent, no victim too many, each job a
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from policies.census import split_job_id
 from policies.quota.amounts import add_tres, excess
@@ -24,6 +25,9 @@ if TYPE_CHECKING:
     from policies.quota.free_room import FreeRoom
     from policies.records import JobId
     from policies.state import ClusterState
+
+N_REORDERS: Final = 2
+"""How often Slurm goes through the candidates again: ``preempt_reorder_count`` + 1."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,15 +83,14 @@ def predict_victims(claim: JobRecord, loans: Sequence[Loan], room: FreeRoom) -> 
     """
     if room.where(claim) is not None:
         return ()
-    taken = _take_until_it_fits(claim, loans, room)
-    if taken is None:
+    order = list(loans)
+    taken, nodes = _take_until_it_fits(claim, order, room)
+    if not taken:
         return None
-    *before, last = taken
-    second = [last, *sorted(before, key=lambda loan: -len(room.rows_of(loan.job)))]
-    taken = _take_until_it_fits(claim, second, room) or ()
-    copy = _without(room, taken)
-    chosen = frozenset(copy.where(claim) or ())
-    victims = [loan for loan in taken if not chosen.isdisjoint(room.rows_of(loan.job))]
+    for _ in range(min(N_REORDERS, len(order) - 1)):
+        order = _reorder(order, taken, nodes, room)
+        taken, nodes = _take_until_it_fits(claim, order, room)
+    victims = [loan for loan in taken if not nodes.isdisjoint(room.rows_of(loan.job))]
     return tuple(sorted(victims, key=lambda loan: loan.order))
 
 
@@ -115,13 +118,25 @@ def choose_victims(
         banned.add(unlawful.job.job_id)
 
 
-def _take_until_it_fits(claim: JobRecord, loans: Sequence[Loan], room: FreeRoom) -> tuple[Loan, ...] | None:
+def _take_until_it_fits(
+    claim: JobRecord, loans: Sequence[Loan], room: FreeRoom
+) -> tuple[tuple[Loan, ...], frozenset[int]]:
+    """The loans taken, and the nodes that the claim then gets; nothing taken if it does not fit at all."""
     copy = room.copy()
     for number, loan in enumerate(loans, 1):
         copy.release(loan.job)
-        if copy.where(claim) is not None:
-            return tuple(loans[:number])
-    return None
+        rows = copy.where(claim)
+        if rows is not None:
+            return tuple(loans[:number]), frozenset(rows)
+    return (), frozenset()
+
+
+def _reorder(order: Sequence[Loan], taken: Sequence[Loan], nodes: frozenset[int], room: FreeRoom) -> list[Loan]:
+    """The last one taken, then those on more of the nodes found; the others stay as they are, behind."""
+    *before, last = taken
+    overlap = {loan.job.job_id: len(nodes.intersection(room.rows_of(loan.job))) for loan in before}
+    rest = [*before, *order[len(taken) :]]
+    return [last, *sorted(rest, key=lambda loan: -overlap.get(loan.job.job_id, 0))]
 
 
 def _without(room: FreeRoom, victims: Sequence[Loan]) -> FreeRoom:

@@ -8,13 +8,14 @@ promise 6).
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
 from policies.records import AgentName
 from policies.site_policy import AgentPolicy
+from policies.submission.band_request import NO_BAND, BandNames, BandRequest
 from policies.submission.tags import Tags, parse_tags
 
 if TYPE_CHECKING:
@@ -70,12 +71,15 @@ class SubmissionRequest:
         The asked partitions; empty if the default partition applies and is not known.
     text : str
         The text that carries the tags: the comment, the wckey, or empty (``tag_source``).
+    band : BandRequest
+        The QOS that the user asks for by name, if any.
     """
 
     identity: Identity
     account: str
     partitions: tuple[str, ...]
     text: str
+    band: BandRequest = NO_BAND
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -88,7 +92,7 @@ class SubmissionDecision:
         Whose job it is. On ``REJECT`` the account's agent, as which a job that bypassed the hook counts.
     message : str
         For the user: on ``REJECT`` the tag, the user, the agents that this user may use and the next step; on
-        ``ACCEPT`` what was not understood, else empty.
+        ``ACCEPT`` and ``UNMANAGED`` what was not understood, else empty.
     reason : str
         For the operator: the rule that decided.
     """
@@ -113,11 +117,14 @@ class AgentDirectory:
         by name.
     partitions : frozenset of str
         The managed ones.
+    bands : BandNames
+        Our QOSes by name.
     """
 
     by_name: Mapping[str, AgentPolicy]
     by_account: Mapping[str, AgentPolicy]
     partitions: frozenset[str]
+    bands: BandNames
     _account_names: Mapping[AgentName, frozenset[str]]
     _users: Mapping[AgentName, frozenset[str]]
     _groups: Mapping[AgentName, frozenset[str]]
@@ -134,6 +141,7 @@ class AgentDirectory:
             by_name=MappingProxyType({str(agent.name): agent for agent in agents}),
             by_account=MappingProxyType(by_account),
             partitions=frozenset(policy.partitions),
+            bands=BandNames.from_policy(policy),
             _account_names={a.name: frozenset(name.lower() for name in a.accounts) for a in agents},
             _users={a.name: frozenset(a.users) for a in agents},
             _groups={a.name: frozenset(a.groups) for a in agents},
@@ -191,13 +199,24 @@ def decide_with_tags(request: SubmissionRequest, tags: Tags, directory: AgentDir
     In this order: a partition that is not managed leaves the job alone; with the default partition unknown
     the job is managed if its account is an agent's. An unclear or unknown agent name is a rejection. A tag
     counts if the user may use it. Without a tag the account decides; an account of no agent leaves the job alone.
+    At last a QOS of ours that was asked for by name must be the agent's, and the job must survive its band.
     """
+    decision = _decide_agent(request, tags, directory)
+    if not request.band.qos or decision.verdict is Verdict.REJECT:
+        return decision
+    problem = directory.bands.why_refused(request.band, decision.agent)
+    if not problem:
+        return decision
+    return replace(decision, verdict=Verdict.REJECT, message=f"FairGPU: {problem}", reason=problem)
+
+
+def _decide_agent(request: SubmissionRequest, tags: Tags, directory: AgentDirectory) -> SubmissionDecision:
     home = directory.by_account.get(request.account.lower())
     if request.partitions:
         if not directory.is_managed(request.partitions):
-            return _unmanaged("a partition is not managed", tags)
+            return _unmanaged("a partition is not managed", tags, message="")
     elif home is None:
-        return _unmanaged("default partition unknown, account of no agent", tags)
+        return _unmanaged("default partition unknown, account of no agent", tags, message="")
     if tags.is_agent_unclear:
         problem = next(line for line in tags.problems if line.startswith("agent:"))
         return _reject(request, directory, tags, f"Unusable tag agent= ({problem[7:]}).")
@@ -232,7 +251,7 @@ def _by_tag(
 
 def _by_account(home: AgentPolicy | None, tags: Tags, reason: str) -> SubmissionDecision:
     if home is None:
-        return _unmanaged(f"{reason}, account of no agent", tags)
+        return _unmanaged(f"{reason}, account of no agent", tags, message=_notes(tags))
     return SubmissionDecision(
         verdict=Verdict.ACCEPT,
         agent=home.name,
@@ -243,9 +262,9 @@ def _by_account(home: AgentPolicy | None, tags: Tags, reason: str) -> Submission
     )
 
 
-def _unmanaged(reason: str, tags: Tags) -> SubmissionDecision:
+def _unmanaged(reason: str, tags: Tags, *, message: str) -> SubmissionDecision:
     return SubmissionDecision(
-        verdict=Verdict.UNMANAGED, agent=None, source=AgentSource.NONE, tags=tags, message="", reason=reason
+        verdict=Verdict.UNMANAGED, agent=None, source=AgentSource.NONE, tags=tags, message=message, reason=reason
     )
 
 

@@ -22,8 +22,16 @@ REMEMBERED: Final = 32_768
 """Short texts whose tags are remembered: more than the jobs of a large queue, at most about 20 MiB."""
 
 _SHORT: Final = 256
-_KEYS: Final = "agent|stage|model|precision|sla|deadline|checkpoint|needs"
-_TOKEN: Final = re.compile(rf"(?<![^\s,;])({_KEYS})=([^\s,;]*)", re.ASCII)
+_KEYS: Final = ("agent", "stage", "model", "precision", "sla", "deadline", "checkpoint", "needs")
+_TOKEN: Final = re.compile(rf"(?<![^\s,;])({'|'.join(_KEYS)})=([^\s,;]*)", re.ASCII)
+_WORD: Final = re.compile(r"(?<![^\s,;])([A-Za-z_-]{2,12})=(?=[^\s,;=])", re.ASCII)
+_MAX_NEAR_MISSES: Final = 3
+_LONG_KEY: Final = 6
+"""Keys of at least this length may be off by two letters, shorter ones by one."""
+
+_ORDINARY: Final = frozenset({"mode", "seeds", "state"})
+"""Words of one's own that happen to be one letter away from a key."""
+
 _SEPARATORS: Final = " \t\n\r\f\v,;"
 _SAFE: Final = re.compile(rf"[A-Za-z0-9_.:@/+-]{{1,{MAX_VALUE_LENGTH}}}", re.ASCII)
 _DURATION: Final = re.compile(r"([0-9]{1,9}(?:\.[0-9]{1,6})?)(ms|s|min|m|h|d)", re.ASCII)
@@ -49,7 +57,7 @@ class Tags:
         The text names an agent in a way that cannot be one name: two different ones, or unsafe characters.
         ``agent`` is ``None`` then.
     problems : tuple of str
-        One line per tag that could not be used, safe to print.
+        One line per tag that could not be used, safe to print; a key that looks mistyped is one.
     """
 
     agent: str | None = None
@@ -87,8 +95,9 @@ def parse_tags(text: str) -> Tags:
 
     Notes
     -----
-    Keys are lower case and exact; ``my-agent=x`` and ``"agent=x"`` are free text. Values consist of letters,
-    digits and ``_.:@/+-``. Short texts are remembered, since a user's comments repeat.
+    Keys are lower case and exact; ``my-agent=x`` and ``"agent=x"`` are free text. A free key that is one letter (two
+    in keys of six and more) from ours, or ours in capitals, is kept as free text and reported. Values consist of
+    letters, digits and ``_.:@/+-``. Short texts are remembered, since a user's comments repeat.
 
     Examples
     --------
@@ -108,6 +117,7 @@ def _parse(text: str) -> Tags:
     if len(text) > SCAN_LIMIT:
         text = _head_of(text, problems)
     pairs = _TOKEN.findall(text)
+    problems.extend(_near_misses(text))
     if not pairs:
         return NO_TAGS if not problems else Tags(problems=tuple(problems))
     values = _unique_values(pairs, problems)
@@ -124,6 +134,39 @@ def _parse(text: str) -> Tags:
         is_agent_unclear=is_agent_unclear,
         problems=tuple(problems),
     )
+
+
+def _near_misses(text: str) -> list[str]:
+    keys = {word: key for word in _WORD.findall(text) if (key := _meant_key(word))}
+    return [
+        f"{word}: no tag of FairGPU, kept as free text; did you mean {key}=...?"
+        for word, key in list(keys.items())[:_MAX_NEAR_MISSES]
+    ]
+
+
+@lru_cache(maxsize=4_096)
+def _meant_key(word: str) -> str:
+    """Return the key that a word is probably a typing error of, empty for none."""
+    lower = word.lower()
+    if word in _KEYS or lower in _ORDINARY:
+        return ""
+    near = ((_edit_distance(lower, key), key) for key in _KEYS)
+    distance, key = min(near)
+    return key if distance <= (2 if len(key) >= _LONG_KEY else 1) else ""
+
+
+def _edit_distance(one: str, other: str) -> int:
+    """Return how many letters were added, left out, replaced or swapped with their neighbour."""
+    before: list[int] = []
+    row = list(range(len(other) + 1))
+    for i, letter in enumerate(one, start=1):
+        earlier, before, row = before, row, [i]
+        for j, wanted in enumerate(other, start=1):
+            cost = min(before[j] + 1, row[j - 1] + 1, before[j - 1] + (letter != wanted))
+            if i > 1 and j > 1 and (letter, one[i - 2]) == (other[j - 2], wanted):
+                cost = min(cost, earlier[j - 2] + 1)
+            row.append(cost)
+    return row[-1]
 
 
 _parse_short = lru_cache(maxsize=REMEMBERED)(_parse)

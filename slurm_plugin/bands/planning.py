@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 from policies.quota.names import Band, band_qos
 from policies.quota.nominal import AgentQuota, compute_nominals
+from policies.quota.outage import nodes_in_service
 from policies.records import Observation
 from slurm_plugin.bands.accounting import TIMEOUT_S, Accounting, read_accounting
 from slurm_plugin.bands.desired import Desired, band_names, compute_desired
@@ -61,7 +62,7 @@ def make_band_plan(site: SiteFile, client: SlurmClient, runner: Runner, journal:
     require_cluster(site, config)
     seen = client.observe()
     accounting = read_accounting(runner, policy.cluster.lower())
-    quotas = compute_nominals(policy, seen.nodes)
+    quotas = compute_nominals(policy, nodes_in_service(seen.nodes, seen.at_s))
     users = {row.key.user for row in accounting.associations if row.key.user}
     groups = resolve_groups(users) if any(agent.groups for agent in policy.agents) else {}
     desired = compute_desired(policy, quotas, accounting, groups)

@@ -10,10 +10,12 @@ from typing import TYPE_CHECKING, Final
 
 from policies.ownership import Resolver
 from policies.quota.layout import HIGHEST_BORROW_PRIORITY
+from policies.quota.outage import nodes_not_counted
 from policies.records import Observation
 from policies.site_policy import QuotaKind
 from slurm_plugin.bands.complaint import Complaint
 from slurm_plugin.bands.desired import NOT_COPIED_GROUP, band_names, site_maximum
+from slurm_plugin.bands.out_nodes import describe_out
 from slurm_plugin.bands.partitions import partition_complaints
 from slurm_plugin.bands.priorities import RAISED_PRIORITY, BandOrder, guaranteed_priority
 from slurm_plugin.priority_factors import factor_maxima
@@ -69,6 +71,7 @@ def run_precheck(
             *_sub_accounts(policy, accounting),
             *_unknown_accounts(policy, accounting),
             *_caps(policy, quotas, around.observation),
+            *_out_nodes(policy, around.observation),
             *warning,
         ),
     )
@@ -212,6 +215,15 @@ def _unknown_accounts(policy: SitePolicy, accounting: Accounting) -> Iterator[Co
                     why="apply again when it exists",
                     fix=f"sacctmgr -i add account {account} cluster={accounting.cluster}",
                 )
+
+
+def _out_nodes(policy: SitePolicy, seen: Observation) -> Iterator[Complaint]:
+    out = nodes_not_counted(policy, seen.nodes, seen.at_s)
+    if out and any(agent.quota.kind is QuotaKind.AUTO for agent in policy.agents):
+        yield Complaint(
+            what=f"{describe_out(out)}, not counted",
+            why="quota: auto splits what is in service; when a node is back, apply again",
+        )
 
 
 def _caps(policy: SitePolicy, quotas: tuple[AgentQuota, ...], seen: Observation) -> Iterator[Complaint]:

@@ -1,54 +1,96 @@
-"""The bands as ``fairgpu status`` shows them: one row per agent, in the TRES that its quota limits first."""
+"""The bands as ``fairgpu status`` and ``top`` show them: one row per agent, in the TRES that its quota limits first."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
 
 from slurm_plugin.cli._numbers import amount
-from slurm_plugin.cli._output import print_line, print_table
+from slurm_plugin.cli._status_rows import Section
 
 if TYPE_CHECKING:
     from policies.plan import AgentStanding, BandStanding, Plan
     from policies.records import Tres
 
-_GPU = "gres/gpu"
-_COLUMNS = (
-    *("agent", "tres", "quota", "guaranteed", "borrowed", "of cap", "opportunistic", "no band"),
-    *("lent", "above quota", "claims", "moved out", "full on"),
+GPU: Final = "gres/gpu"
+LEGEND: Final = (
+    "used: in the quota; opport.: opportunistic; other: in no band of ours; lent: what others use of the quota;",
+    "over: use above the quota; claims: what it is owed and waits for; moved: jobs that wait in a borrowed band.",
 )
 
 
-def print_bands(plan: Plan) -> None:
-    """Print the table, nothing where no agent has bands."""
-    rows = [_row(standing, standing.bands) for standing in plan.standings if standing.bands is not None]
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BandUse:
+    """One agent's use in one TRES; ``quota`` is ``None`` where it is not limited."""
+
+    tres: str
+    quota: int | None
+    guaranteed: int
+    borrowed: int
+    opportunistic: int
+    outside: int
+
+    @property
+    def total(self) -> int:
+        """Everything that the agent holds."""
+        return self.guaranteed + self.borrowed + self.opportunistic + self.outside
+
+
+def bands_section(plan: Plan) -> Section | None:
+    """Return the table, ``None`` where no agent has bands."""
+    rows = [band_cells(standing, standing.bands) for standing in plan.standings if standing.bands is not None]
     if not rows:
-        return
-    print_table("Bands", _COLUMNS, rows)
-    print_line("lent: what others use of an agent's quota; claims: what it is owed and waits for.")
+        return None
+    return Section(title="Bands", columns=tuple(rows[0]), rows=tuple(tuple(row.values()) for row in rows))
 
 
-def _row(standing: AgentStanding, bands: BandStanding) -> tuple[object, ...]:
+def band_cells(standing: AgentStanding, bands: BandStanding) -> dict[str, object]:
+    """Return an agent's row by heading."""
     tres = _shown_tres(bands)
-    return (
-        standing.agent,
-        tres,
-        _of(bands.nominal, tres, absent="unlimited"),
-        _of(bands.guaranteed, tres),
-        _of(bands.borrow, tres),
-        _of(bands.borrow_cap, tres, absent="unlimited"),
-        _of(bands.opportunistic, tres),
-        _of(bands.outside, tres),
-        _of(bands.lent, tres),
-        _of(bands.over, tres),
-        _of(bands.claim, tres),
-        bands.n_moved_out,
-        ", ".join(_full_on(bands)) or None,
+    return {
+        "agent": standing.agent,
+        "tres": tres,
+        "quota": _of(bands.nominal, tres, absent="unlimited"),
+        "used": _of(bands.guaranteed, tres),
+        "borrowed": _of(bands.borrow, tres),
+        "of cap": _of(bands.borrow_cap, tres, absent="unlimited"),
+        "opport.": _of(bands.opportunistic, tres),
+        "other": _of(bands.outside, tres),
+        "lent": _of(bands.lent, tres),
+        "over": _of(bands.over, tres),
+        "claims": _of(bands.claim, tres),
+        "moved": bands.n_moved_out,
+        "full on": ", ".join(_full_on(bands)) or None,
+    }
+
+
+def band_use(standing: AgentStanding, tres: tuple[str, ...]) -> BandUse:
+    """Return an agent's use in numbers; without bands in GPUs, or in what it holds most of, as use of no band.
+
+    Parameters
+    ----------
+    tres : tuple of str
+        The axes of ``standing.allocation``.
+    """
+    bands = standing.bands
+    if bands is None:
+        name = GPU if GPU in tres else standing.dominant_tres
+        held = dict(zip(tres, standing.allocation, strict=True)).get(name, 0)
+        return BandUse(tres=name, quota=None, guaranteed=0, borrowed=0, opportunistic=0, outside=held)
+    name = _shown_tres(bands)
+    return BandUse(
+        tres=name,
+        quota=dict(bands.nominal).get(name),
+        guaranteed=dict(bands.guaranteed).get(name, 0),
+        borrowed=dict(bands.borrow).get(name, 0),
+        opportunistic=dict(bands.opportunistic).get(name, 0),
+        outside=dict(bands.outside).get(name, 0),
     )
 
 
 def _shown_tres(bands: BandStanding) -> str:
     names = [name for name, _ in bands.nominal]
-    return _GPU if _GPU in names or not names else names[0]
+    return GPU if GPU in names or not names else names[0]
 
 
 def _of(amounts: Tres, tres: str, *, absent: str = "0") -> str:

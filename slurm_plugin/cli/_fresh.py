@@ -59,10 +59,20 @@ def look(site_path: Path | None, slurm_bin_dir: Path | None, snapshot_path: Path
     return Looked(snapshot=fresh_snapshot(site, make_client(slurm_bin_dir)), site=site)
 
 
-def fresh_snapshot(site: SiteFile, client: SlurmClient) -> Snapshot:
-    """Observe and decide once; memory goes on from the daemon's last cycle where it may be read."""
-    seen = observe(client, site, GroupCache())
-    memory = _daemons_memory(site, now_s=seen.at_s)
+def fresh_snapshot(
+    site: SiteFile, client: SlurmClient, *, groups: GroupCache | None = None, memory: Memory | None = None
+) -> Snapshot:
+    """Observe and decide once.
+
+    Parameters
+    ----------
+    groups : GroupCache or None
+        What is known of users' groups from a look before.
+    memory : Memory or None
+        From a look before; else it goes on from the daemon's last cycle where that may be read.
+    """
+    seen = observe(client, site, groups or GroupCache())
+    memory = memory or _daemons_memory(site, now_s=seen.at_s)
     return Snapshot(
         cycle_id=make_cycle_id(seen.at_s),
         now_s=seen.at_s,

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from fractions import Fraction
+
+
+_LARGEST: Final = 10**300
+"""Only a hostile snapshot holds more; a float could not."""
 
 
 def decimal(value: Fraction | None, places: int = 4) -> str:
@@ -18,7 +22,9 @@ def decimal(value: Fraction | None, places: int = 4) -> str:
     >>> decimal(Fraction(5, 48))
     '0.1042'
     """
-    return "inf" if value is None else f"{float(value):.{places}f}"
+    if value is None:
+        return "inf"
+    return f"{float(value):.{places}f}" if abs(value) <= _LARGEST else "over 1e300"
 
 
 def exact(value: Fraction | None) -> str:

@@ -163,6 +163,12 @@ def echo_json(value: object) -> None:
     print(text, file=sys.stdout)  # noqa: T201 - as above
 
 
+def echo_json_line(value: object) -> None:
+    """Print ``value`` as :func:`echo_json` does, on one line, at once."""
+    text = json.dumps(_plain(value), sort_keys=True, separators=(",", ":"), ensure_ascii=True, allow_nan=False)
+    print(text, file=sys.stdout, flush=True)  # noqa: T201 - as above
+
+
 def _plain(value: Any) -> Any:  # noqa: ANN401 - JSON border
     if isinstance(value, Enum):
         return value.value

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import re
 import sys
 from collections.abc import Mapping, Sequence
-from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import click
@@ -14,15 +12,14 @@ from policies.errors import UnknownJobError
 from policies.explanation import JobExplanation, QueuePlace, WeightArithmetic, explain_job
 from policies.quota.amounts import format_tres
 from policies.quota.names import Band
-from policies.site_policy import TagSource
 from policies.startability import Startability
-from policies.submission.tags import MAX_VALUE_LENGTH, SCAN_LIMIT
 from slurm_plugin.cli._fresh import Looked, look, snapshot_option
-from slurm_plugin.cli._numbers import amount, duration, exact
+from slurm_plugin.cli._health import describe_write, is_surely_off
+from slurm_plugin.cli._history import history_path
+from slurm_plugin.cli._numbers import amount, decimal, duration, exact
 from slurm_plugin.cli._options import EXIT_FAILED, json_option, site_option, slurm_bin_dir_option
 from slurm_plugin.cli._output import echo_json, print_line, print_table, talk
-from slurm_plugin.cli.status import describe_reading, describe_write, is_surely_off
-from slurm_plugin.rebalancer.history import FILE_NAME
+from slurm_plugin.cli._status_rows import describe_reading
 from slurm_plugin.rebalancer.store import HistoryError, HistoryStore
 
 if TYPE_CHECKING:
@@ -32,7 +29,6 @@ if TYPE_CHECKING:
     from slurm_plugin.site import SiteFile
 
 _N_ROWS: Final = 5
-_LONGEST_NEAR_KEY: Final = 12
 
 Rows = Sequence[Mapping[str, Any]]
 
@@ -116,9 +112,9 @@ def _tell_past(job_id: str, past: Past, *, as_json: bool) -> None:
 def _fetch_past(site: SiteFile | None, job_id: str) -> Past:
     if site is None:
         return Past(unread="a snapshot has no history")
-    path = site.paths.state_dir / FILE_NAME
     try:
-        if not _exists(path):
+        path = history_path(site)
+        if path is None:
             return Past(unread="there is no history yet")
         with HistoryStore(path) as store:
             jobs = store.query("SELECT * FROM jobs WHERE job_id = ? ORDER BY submit_s", (job_id,))
@@ -134,15 +130,6 @@ def _fetch_past(site: SiteFile | None, job_id: str) -> Past:
     return Past(jobs=jobs, decisions=decisions, moves=moves, reclaims=reclaims)
 
 
-def _exists(path: Path) -> bool:
-    """Return whether the file is there; unlike ``Path.exists``, not seeing is an error on every Python."""
-    try:
-        path.stat()
-    except FileNotFoundError:
-        return False
-    return True
-
-
 def _latest(store: HistoryStore, table: str, job_id: str) -> Rows:
     sql = f"SELECT * FROM {table} WHERE job_id = ? ORDER BY at_s DESC LIMIT ?"  # noqa: S608 - a table of ours
     return store.query(sql, (job_id, _N_ROWS))[::-1]
@@ -156,14 +143,14 @@ def _print_explanation(told: JobExplanation, looked: Looked) -> None:
         f"Job {job.job_id} of {job.user} (account {job.account}, partition {partitions}): {job.state.value}{tasks}"
     )
     print_line(_waits(told))
+    if told.next_step:
+        print_line(f"Next step {told.next_step.replace('JOBID', job.job_id)}")
     if submission.agent is None:
         print_line(f"Agent     none, FairGPU leaves this job alone: {submission.reason}")
     else:
         print_line(f"Agent     {submission.agent} (named by its {submission.source.value}: {submission.reason})")
     if submission.message:
         print_line(f"Tags      {submission.message}")
-    for note in _near_misses(told, looked.snapshot.site_policy.tag_source):
-        print_line(f"Tags      {note}")
     _print_band(told, looked)
     if told.weight is not None:
         _print_weight(told.weight)
@@ -187,6 +174,11 @@ def _print_band(told: JobExplanation, looked: Looked) -> None:
         print_line(f"          taken back {len(bands.reclaimed_s)} time(s) within the window")
     if bands.takes_back:
         print_line(f"          Slurm is expected to take back for it: {', '.join(bands.takes_back)}")
+    if bands.takes_back and bands.n_claims_before:
+        print_line(
+            f"          {bands.n_claims_before} claim(s) wait before it: Slurm ends one job per node at a time, "
+            "so each may hold it up for KillWait"
+        )
 
 
 def _describe_band(band: Band, standing: BandStanding | None) -> str:
@@ -205,18 +197,6 @@ def _waits(told: JobExplanation) -> str:
         return "Waits     for nothing"
     counted = "" if told.startability is Startability.STARTABLE else "; not counted for its agent's share tags"
     return f"Waits     {told.job.reason or 'no reason given'}: {told.waits_because}{counted}"
-
-
-def _near_misses(told: JobExplanation, source: TagSource) -> list[str]:
-    """Return a note on each token that looks like a mistyped ``agent=``: to FairGPU it is free text."""
-    text = {TagSource.COMMENT: told.job.comment, TagSource.WCKEY: told.job.wckey}.get(source, "")
-    tokens = [token for token in re.split(r"[\s,;]+", text[:SCAN_LIMIT]) if "=" in token]
-    keys = {token: token.partition("=")[0] for token in tokens}
-    return [
-        f"{token[:MAX_VALUE_LENGTH]} is free text to FairGPU; did you mean agent=...? (keys are lower case)"
-        for token, key in keys.items()
-        if key != "agent" and len(key) <= _LONGEST_NEAR_KEY and get_close_matches(key.lower(), ("agent",), cutoff=0.75)
-    ]
 
 
 def _print_weight(weight: WeightArithmetic) -> None:
@@ -247,7 +227,7 @@ def _print_place(place: QueuePlace, told: JobExplanation, looked: Looked) -> Non
         largest = place.dominant_tres or "nothing held or queued"
         print_line(f"Tag       largest share {place.dominant_share} ({largest}) / weight {weight} = {exact(place.tag)}")
     if told.policy == "wdrf" and place.quantised_tag is not None:
-        tag, scale = f"{float(place.quantised_tag):.4f}", looked.snapshot.site_policy.factor_scale
+        tag, scale = decimal(place.quantised_tag), looked.snapshot.site_policy.factor_scale
         print_line(f"Factor    {scale} / (1 + {tag}) = {place.site_factor} (rounded down, ties kept apart)")
     else:
         print_line(f"Factor    {place.site_factor} (policy {told.policy})")

@@ -4,23 +4,24 @@ from __future__ import annotations
 
 import logging
 import sys
-from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
+from slurm_plugin.cli._fresh import make_client
+from slurm_plugin.cli._options import site_option, slurm_bin_dir_option
 from slurm_plugin.hook.daemon import run_hook_server
 from slurm_plugin.site.load import load_site
 
+if TYPE_CHECKING:
+    from pathlib import Path
+
 
 @click.command("hook-server")
-@click.option(
-    "--site",
-    "site_path",
-    type=click.Path(path_type=Path, dir_okay=False),
-    help="Site file; default: $FAIRGPU_SITE, else /etc/fairgpu/site.yaml.",
-)
+@site_option
+@slurm_bin_dir_option
 @click.option("--verbose", is_flag=True, help="Log more.")
-def hook_server_command(site_path: Path | None, verbose: bool) -> None:
+def hook_server_command(site_path: Path | None, slurm_bin_dir: Path | None, verbose: bool) -> None:
     """Answer slurmctld's submit hook on a Unix socket until SIGTERM.
 
     Runs in the foreground and logs to stderr. One server per socket; a second one exits with code 1. Without
@@ -35,4 +36,4 @@ def hook_server_command(site_path: Path | None, verbose: bool) -> None:
         level=logging.DEBUG if verbose else logging.INFO,
         format="%(asctime)s %(levelname)s %(name)s %(message)s",
     )
-    run_hook_server(load_site(site_path))
+    run_hook_server(load_site(site_path), make_client(slurm_bin_dir))

@@ -28,6 +28,7 @@ _VERBS: Final[dict[str, tuple[str, str]]] = {
     "shadow": ("slurm_plugin.cli.shadow", "For any user of any Slurm: who would be first?"),
     "snapshot": ("slurm_plugin.cli.snapshot", "Write a cycle to a file, for a bug report."),
     "status": ("slurm_plugin.cli.status", "Who has what, who is owed what?"),
+    "top": ("slurm_plugin.cli.top", "The same, live."),
 }
 """Verb -> module and one line of help; the module has a click command named like the verb with ``_`` for ``-``,
 plus ``_command``."""

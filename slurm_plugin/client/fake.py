@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from policies.records import JobId, JobRecord, JobState, NodeName, NodeRecord, Observation, QosRecord
 from slurm_plugin.client.job_ids import job_order
-from slurm_plugin.client.nodes import is_schedulable
+from slurm_plugin.client.nodes import is_out, is_schedulable
 from slurm_plugin.client.protocol import UpdateOutcome, UpdateStatus
 from slurm_plugin.errors import SlurmAuthError, SlurmUnavailable
 
@@ -90,8 +90,13 @@ class FakeSlurm:
         self._nodes[node.name] = node
 
     def set_node_state(self, name: NodeName, state: str) -> None:
-        """Change a node's state (``"idle"``, ``"allocated+drain"``); whether it is schedulable follows."""
-        self._nodes[name] = replace(self._nodes[name], state=state, is_schedulable=is_schedulable(state))
+        """Change a node's state (``"idle"``, ``"allocated+drain"``); whether it is schedulable or out follows."""
+        self._nodes[name] = replace(
+            self._nodes[name],
+            state=state,
+            is_schedulable=is_schedulable(state),
+            out_since_s=int(self._now_s) if is_out(state) else None,
+        )
 
     def set_qos(self, qos: QosRecord) -> None:
         """Add a QOS or put another in its place, as ``sacctmgr`` does."""

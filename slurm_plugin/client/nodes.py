@@ -18,6 +18,7 @@ NODE_COLUMNS: Final = (
     Column(field="CPUs", header="CPUS"),
     Column(field="Memory", header="MEMORY"),
     Column(field="Gres", header="GRES"),
+    Column(field="Timestamp", header="TIMESTAMP", default=""),
 )
 """What we ask ``sinfo`` for: one row per node and partition."""
 
@@ -76,6 +77,17 @@ def is_schedulable(state: str) -> bool:
     return STATES.get(base, (False, ""))[0] and all(FLAGS.get(flag, (True, ""))[0] for flag in flags)
 
 
+def is_out(state: str) -> bool:
+    """Whether a node in this state is out of service: down, or drained or failed with its last job gone.
+
+    A node that drains still runs jobs, which count against their quotas. One that is reserved, boots or is powered
+    down is not out: it comes back without anybody's doing.
+    """
+    base, *flags = state.split("+")
+    is_busy = base in ("mixed", "allocated")
+    return base in ("down", "error") or (not is_busy and not {"drain", "fail"}.isdisjoint(flags))
+
+
 def read_nodes(table: Table, problems: Counter[str]) -> tuple[NodeRecord, ...]:
     """Node records sorted by name; what could not be understood is added to ``problems``."""
     partitions: dict[str, set[PartitionName]] = {}
@@ -97,7 +109,7 @@ def read_nodes(table: Table, problems: Counter[str]) -> tuple[NodeRecord, ...]:
 def _read_node(
     row: tuple[str, ...], partitions: tuple[PartitionName, ...], problems: Counter[str]
 ) -> NodeRecord | None:
-    name, _, raw_state, cpus, memory, gres = row
+    name, _, raw_state, cpus, memory, gres, since = row
     state = raw_state.strip().lower()
     for problem in _unknown_words(state):
         problems[problem] += 1
@@ -112,7 +124,17 @@ def _read_node(
         state=state,
         is_schedulable=is_schedulable(state),
         tres=tres,
+        out_since_s=_read_since(since, problems) if is_out(state) else None,
     )
+
+
+def _read_since(raw: str, problems: Counter[str]) -> int | None:
+    """When the reason was set that Slurm or an operator gave, which is when the node went out."""
+    try:
+        return translate.parse_time_s(raw.strip())
+    except ValueError:
+        problems["sinfo time not understood"] += 1
+        return None
 
 
 def _unknown_words(state: str) -> list[str]:

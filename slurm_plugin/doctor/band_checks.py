@@ -5,13 +5,18 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from policies.quota.names import Band, band_qos
+from policies.quota.nominal import compute_nominals
+from policies.quota.outage import nodes_in_service, nodes_not_counted
 from policies.site_policy import Mode, QuotaKind
+from slurm_plugin.bands.out_nodes import describe_out
 from slurm_plugin.bands.precheck import band_order_fix, compute_band_order, setting_complaints
 from slurm_plugin.doctor.check import CheckRule, Verdict, fail, ok, warn
+from slurm_plugin.doctor.slurm_checks import requeue_delay_s
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from policies.records import Tres
     from policies.site_policy import AgentPolicy
     from slurm_plugin.bands.complaint import Complaint
     from slurm_plugin.doctor.facts import Facts
@@ -62,6 +67,31 @@ def _applied(facts: Facts) -> Verdict:
     )
 
 
+def _quotas(facts: Facts) -> Verdict:
+    """Limits in slurmctld against what the site file gives now."""
+    policy, nodes = facts.site.policy, facts.nodes or ()
+    if policy.bands is None:
+        return ok(_NO_BANDS)
+    wanted: dict[str | None, Tres] = {}
+    for quota in compute_nominals(policy, nodes_in_service(nodes, facts.asked_s)):
+        wanted |= {quota.guaranteed_qos: quota.nominal or (), quota.borrow_qos: quota.borrow_cap}
+    found = [record for record in facts.qos_in_use or () if record.name in wanted]
+    wrong = [record for record in found if dict(record.grp_tres) != dict(wanted[record.name])]
+    if not wrong:
+        return ok(f"{len(found)} QOSes limited as the site file gives now")
+    out = nodes_not_counted(policy, nodes, facts.asked_s)
+    return warn(
+        f"{len(wrong)} QOSes have other limits than the site file gives now: "
+        + _some([f"{one.name} {_limits(one.grp_tres)}, not {_limits(wanted[one.name])}" for one in wrong]),
+        "quotas change only with apply" + (f"; {describe_out(out)}, not counted" if out else ""),
+        "sudo fairgpu plan; sudo fairgpu apply",
+    )
+
+
+def _limits(tres: Tres) -> str:
+    return ",".join(f"{name}={amount}" for name, amount in sorted(tres)) or "nothing"
+
+
 def _defaults(facts: Facts) -> Verdict:
     if facts.site.policy.bands is None:
         return ok(_NO_BANDS)
@@ -108,6 +138,39 @@ def _band_order(facts: Facts) -> Verdict:
     return ok(order.text)
 
 
+def _reclaim_time(facts: Facts) -> Verdict:
+    bands = facts.site.policy.bands
+    if bands is None:
+        return ok(_NO_BANDS)
+    kill_s = facts.number("KillWait")
+    retry_s = kill_s + facts.number("MessageTimeout")
+    if not bands.grace_s:
+        return ok(f"a victim ends KillWait = {kill_s} s after SIGTERM at the latest")
+    each_s = max(bands.grace_s, retry_s) + kill_s
+    return warn(
+        f"GraceTime {bands.grace_s} s: claims that meet on a node may start up to {each_s} s after each other",
+        "in its grace time a victim stays first in line, so the next claims choose it, too; "
+        f"those that do not get its place may preempt again only after KillWait + MessageTimeout = {retry_s} s",
+        f"site file: bands: {{grace: 0s}}; victims then have KillWait = {kill_s} s after SIGTERM. "
+        f"If they need {bands.grace_s} s, slurm.conf: KillWait={bands.grace_s}",
+    )
+
+
+def _reclaim_counting(facts: Facts) -> Verdict:
+    if facts.site.policy.bands is None:
+        return ok(_NO_BANDS)
+    interval_s, delay_s = facts.site.rebalancer.interval_s, requeue_delay_s(facts)
+    found = f"a cycle every {interval_s:g} s, a requeued job waits {delay_s} s"
+    if interval_s < delay_s:
+        return ok(found)
+    return warn(
+        found,
+        "a victim may start again before the rebalancer sees it wait: it is not counted for max_reclaims and "
+        "'fairgpu explain' cannot say who took its place",
+        f"site file: rebalancer: {{interval: {max(1, delay_s - 1)}s}}",
+    )
+
+
 def _complain(facts: Facts, found: str, why: str, fix: str) -> Verdict:
     return (fail if facts.site.policy.mode is Mode.ENFORCE else warn)(found, why, fix)
 
@@ -128,6 +191,9 @@ CHECKS: Final = (
     CheckRule(name="preemption", judge=_preemption, needs=("config",)),
     CheckRule(name="quota-enforcement", judge=_enforcement, needs=("config",)),
     CheckRule(name="bands-applied", judge=_applied, needs=("qos",)),
+    CheckRule(name="quotas-current", judge=_quotas, needs=("nodes", "qos_in_use")),
     CheckRule(name="default-qos", judge=_defaults, needs=("assoc_rows",)),
+    CheckRule(name="reclaim-time", judge=_reclaim_time, needs=("config",)),
     CheckRule(name="band-order", judge=_band_order, needs=("config", "qos")),
+    CheckRule(name="reclaim-counting", judge=_reclaim_counting, needs=("config",)),
 )

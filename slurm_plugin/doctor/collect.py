@@ -17,6 +17,7 @@ from slurm_plugin.errors import SlurmError
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
+    from policies.records import NodeRecord
     from slurm_plugin.client.protocol import SlurmClient
     from slurm_plugin.site import SiteFile
 
@@ -73,14 +74,15 @@ def collect_facts(site: SiteFile, client: SlurmClient, runner: Runner) -> Facts:
     if config:
         answers.ask(("version",), lambda: (config.get("SLURM_VERSION") or client.version(),))
         answers.ask(("controller_s",), lambda: (parse_controller_s(client.fetch_diag()),))
-        answers.ask(("queue_users", "n_jobs"), lambda: _queue(client))
+        answers.ask(("queue_users", "n_jobs", "nodes"), lambda: _queue(client))
         answers.ask(("partitions",), lambda: (_partitions(runner),))
         answers.ask(("accounts", "associated_users"), lambda: _associations(runner, config))
         if site.policy.bands is not None:
             answers.ask(("qos",), lambda: (read_qos(runner),))
+            answers.ask(("qos_in_use",), lambda: (tuple(client.fetch_qos()[0]),))
             answers.ask(("assoc_rows",), lambda: (read_associations(runner, config.get("ClusterName", "")),))
         else:
-            answers.known |= {"qos": (), "assoc_rows": ()}
+            answers.known |= {"qos": (), "qos_in_use": (), "assoc_rows": ()}
         answers.ask(("admin_level",), lambda: (_admin_level(runner, host.service_user),))
     return Facts(site=site, host=host, asked_s=asked_s, missing=answers.missing, **answers.known)
 
@@ -89,9 +91,9 @@ def _ask(runner: Runner, *argv: str) -> str:
     return check(runner(Command(argv=argv, timeout_s=_TIMEOUT_S)), argv)
 
 
-def _queue(client: SlurmClient) -> tuple[frozenset[str], int]:
-    jobs = client.observe().jobs
-    return frozenset(job.user for job in jobs), len(jobs)
+def _queue(client: SlurmClient) -> tuple[frozenset[str], int, tuple[NodeRecord, ...]]:
+    seen = client.observe()
+    return frozenset(job.user for job in seen.jobs), len(seen.jobs), seen.nodes
 
 
 def _partitions(runner: Runner) -> dict[str, dict[str, str]]:

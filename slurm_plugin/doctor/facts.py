@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
+from policies.records import NodeRecord, QosRecord
 from slurm_plugin.bands.accounting import AssocRow, QosRow
 from slurm_plugin.site import SiteFile
 
@@ -92,8 +93,12 @@ class Facts:
         Users with jobs in sight.
     n_jobs : int or None
         Records in slurmctld's job table as far as we see.
+    nodes : tuple of NodeRecord or None
+        Nodes as slurmctld has them.
     qos : tuple of QosRow or None
         QOSes of slurmdbd.
+    qos_in_use : tuple of QosRecord or None
+        QOSes as slurmctld has them.
     assoc_rows : tuple of AssocRow or None
         Associations of this cluster with the QOSes and defaults that count.
     controller_s : float or None
@@ -110,7 +115,9 @@ class Facts:
     admin_level: str | None = None
     queue_users: frozenset[str] | None = None
     n_jobs: int | None = None
+    nodes: tuple[NodeRecord, ...] | None = None
     qos: tuple[QosRow, ...] | None = None
+    qos_in_use: tuple[QosRecord, ...] | None = None
     assoc_rows: tuple[AssocRow, ...] | None = None
     controller_s: float | None = None
     asked_s: float = 0.0

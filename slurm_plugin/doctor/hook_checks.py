@@ -20,6 +20,8 @@ _NO_SCRIPT: Final = (
     "slurm_plugin/hook/lua/job_submit.lua is one that loads fairgpu; then"
 )
 _MUCH_MS: Final = 5.0
+_MIN_JOB_AGE_S: Final = 60
+"""How long slurmctld should remember a finished job, seconds; 0 is for ever."""
 
 
 def _job_submit(facts: Facts) -> Verdict:
@@ -123,8 +125,14 @@ def _lua_cost(facts: Facts) -> Verdict:
     return warn(
         found,
         "Slurm rebuilds Lua's table of all jobs, at most once a second (5-13 ms at 10,000 jobs, measured)",
-        "slurm.conf: MinJobAge=60  # finished jobs leave the table sooner",
+        _fewer_jobs(facts),
     )
+
+
+def _fewer_jobs(facts: Facts) -> str:
+    if not 0 < facts.number("MinJobAge") <= _MIN_JOB_AGE_S:
+        return f"slurm.conf: MinJobAge={_MIN_JOB_AGE_S}  # finished jobs leave the table sooner"
+    return "tell users with many jobs: sbatch --array=...  # the waiting tasks of an array are one record"
 
 
 CHECKS: Final = (

@@ -13,6 +13,7 @@ OLDEST: Final = (22, 5)
 NEWEST: Final = (26, 5)
 _RECORDED: Final = ("22.05", "24.11", "25.11", "26.05")
 _ALWAYS_TRACKED: Final = frozenset({"billing", "cpu", "energy", "fs/disk", "mem", "node", "pages", "vmem"})
+_DEFAULT_EXPIRE_S: Final = 120
 _MAX_REQUEUE_DELAY_S: Final = 30
 _MAX_BF_INTERVAL_S: Final = 60
 _DEFAULT_BF_INTERVAL_S: Final = 30
@@ -85,18 +86,22 @@ def _part_limits(facts: Facts) -> Verdict:
     )
 
 
-def _requeue_delay(facts: Facts) -> Verdict:
+def requeue_delay_s(facts: Facts) -> int:
+    """Return how long Slurm holds a requeued job back, seconds."""
     delay = facts.option("SchedulerParameters", "requeue_delay") if facts.release >= (25, 11) else None
-    expire = facts.option("AuthInfo", "cred_expire")
-    text = delay or expire or "120"
-    seconds = int(text) if text.isdecimal() else 120
-    if seconds <= _MAX_REQUEUE_DELAY_S:
-        return ok(f"{seconds + 1} s")
+    text = delay or facts.option("AuthInfo", "cred_expire") or str(_DEFAULT_EXPIRE_S)
+    return 1 + (int(text) if text.isdecimal() else _DEFAULT_EXPIRE_S)
+
+
+def _requeue_delay(facts: Facts) -> Verdict:
+    seconds = requeue_delay_s(facts)
+    if seconds - 1 <= _MAX_REQUEUE_DELAY_S:
+        return ok(f"{seconds} s")
     key, value = (
         ("SchedulerParameters", "requeue_delay=5") if facts.release >= (25, 11) else ("AuthInfo", "cred_expire=5")
     )
     return warn(
-        f"{seconds + 1} s",
+        f"{seconds} s",
         "a requeued job (node failure, preemption) may not start again before",
         facts.line_with(key, value),
     )

@@ -14,7 +14,7 @@ import threading
 import time
 from typing import TYPE_CHECKING, Final
 
-from slurm_plugin.errors import ConfigError, StaleStateError
+from slurm_plugin.errors import ConfigError, SlurmError, StaleStateError
 from slurm_plugin.hook.directory import UserDirectory, fetch_identities
 from slurm_plugin.hook.outcome import HookRules
 from slurm_plugin.hook.standings import parse_standings
@@ -23,7 +23,7 @@ from slurm_plugin.site.load import load_site
 from slurm_plugin.site.switch import is_off
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
     from pathlib import Path
 
     from slurm_plugin.hook.service import HookService
@@ -36,6 +36,10 @@ STATS_INTERVAL_S: Final = 2.0
 IDENTITY_INTERVAL_S: Final = 60.0
 IDENTITY_PAUSE_S: Final = 1.0
 """Shortest time between two look-ups when unknown users submit."""
+
+SETTING_INTERVAL_S: Final = 300.0
+SETTING_PAUSE_S: Final = 10.0
+"""Until the next question after slurmctld did not answer."""
 
 STATS_NAME: Final = "hook-stats.json"
 
@@ -149,6 +153,37 @@ class IdentityRefresher:
             _log.warning("event=name_service_failed error=%s", err)
         done_s = time.monotonic()
         self._soonest_s, self._due_s = done_s + IDENTITY_PAUSE_S, done_s + IDENTITY_INTERVAL_S
+
+
+class RequeueDefault:
+    """Keeps :attr:`HookService.requeues_by_default` as slurm.conf has ``JobRequeue``; yes until it is known.
+
+    Parameters
+    ----------
+    fetch_config : callable
+        Slurm's configuration by key.
+    """
+
+    def __init__(self, service: HookService, fetch_config: Callable[[], Mapping[str, str]]) -> None:
+        self._service = service
+        self._fetch_config = fetch_config
+        self._due_s = 0.0
+        self._is_failing = False
+
+    def look(self) -> None:
+        """Ask slurmctld if it is time."""
+        if time.monotonic() < self._due_s:
+            return
+        pause_s = SETTING_INTERVAL_S
+        try:
+            self._service.requeues_by_default = self._fetch_config().get("JobRequeue", "1").strip() != "0"
+            self._is_failing = False
+        except (SlurmError, OSError) as err:
+            pause_s = SETTING_PAUSE_S
+            if not self._is_failing:  # one line per outage
+                _log.warning("event=job_requeue_unknown error=%s", err)
+            self._is_failing = True
+        self._due_s = time.monotonic() + pause_s
 
 
 def groups_of_interest(site: SiteFile) -> frozenset[str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import logging
+import os
 import signal
 import sys
 import threading
@@ -13,6 +14,7 @@ from slurm_plugin.hook.background import (
     WATCH_INTERVAL_S,
     FileWatcher,
     IdentityRefresher,
+    RequeueDefault,
     every,
     groups_of_interest,
 )
@@ -30,6 +32,7 @@ from slurm_plugin.site.switch import is_off
 if TYPE_CHECKING:
     import socket
 
+    from slurm_plugin.client import SlurmClient
     from slurm_plugin.site.load import SiteFile
 
 SWITCH_INTERVAL_S: Final = 0.00002
@@ -40,8 +43,14 @@ HISTORY_NAME: Final = "history.db"
 _log = logging.getLogger(__name__)
 
 
-def run_hook_server(site: SiteFile) -> None:
+def run_hook_server(site: SiteFile, client: SlurmClient) -> None:
     """Answer slurmctld's shim until SIGTERM or SIGINT.
+
+    Parameters
+    ----------
+    site : SiteFile
+    client : SlurmClient
+        Asked for ``JobRequeue`` in a thread of its own.
 
     Raises
     ------
@@ -53,12 +62,13 @@ def run_hook_server(site: SiteFile) -> None:
     peers = resolve_peers(site.hook.peers)
     listener = open_listener(site.hook.socket, peers)
     try:
-        _serve(site, listener.socket, peers)
+        # Our own user may look (status, doctor): whoever has that uid owns this process anyway.
+        _serve(site, client, listener.socket, peers | {os.geteuid()})
     finally:
         listener.close()
 
 
-def _serve(site: SiteFile, listening: socket.socket, peers: frozenset[int]) -> None:
+def _serve(site: SiteFile, client: SlurmClient, listening: socket.socket, peers: frozenset[int]) -> None:
     stats, users, book = HookStats(), UserDirectory(), StandingsBook()
     recorder = Recorder(lambda: HistoryStore(site.paths.state_dir / HISTORY_NAME), stats)
     rules = HookRules.from_policy(site.policy, is_off=is_off(site))
@@ -66,6 +76,7 @@ def _serve(site: SiteFile, listening: socket.socket, peers: frozenset[int]) -> N
     server = HookServer(listening, service, stats=stats, allowed_uids=peers)
     watcher = FileWatcher(site, service, book=book, stats=stats)
     identities = IdentityRefresher(users, lambda: groups_of_interest(watcher.site))
+    requeue = RequeueDefault(service, client.fetch_config)
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: server.stop())
     # "Read your site file again": it is watched anyway, and the default action would end the server.
@@ -76,7 +87,7 @@ def _serve(site: SiteFile, listening: socket.socket, peers: frozenset[int]) -> N
     sys.setswitchinterval(SWITCH_INTERVAL_S)
     gc.freeze()
     stop = threading.Event()
-    threads = [every(WATCH_INTERVAL_S, look, stop) for look in (watcher.look, identities.look)]
+    threads = [every(WATCH_INTERVAL_S, look, stop) for look in (watcher.look, identities.look, requeue.look)]
     recorder.start()
     _log.info("event=ready socket=%s mode=%s peers=%s", site.hook.socket, rules.mode, sorted(peers))
     try:

@@ -12,6 +12,7 @@ from functools import lru_cache, partial
 from typing import TYPE_CHECKING, Any, Final
 
 from policies.site_policy import Mode, TagSource
+from policies.submission.band_request import NO_BAND, BandRequest
 from policies.submission.decision import (
     AgentDirectory,
     SubmissionDecision,
@@ -31,7 +32,7 @@ if TYPE_CHECKING:
 MAX_MESSAGE: Final = 1_000
 MAX_REMEMBERED: Final = 2_048
 MAX_REMEMBERED_TEXT: Final = 512
-"""Characters of uid, account and partition; longer ones are decided anew, so that the memory stays small."""
+"""Characters of uid, account, partition and QOS; longer ones are decided anew, so that the memory stays small."""
 
 _UNPRINTABLE: Final = re.compile(r"[^ -~]")
 _UNCHANGED: Final = {"verdict": "unchanged"}
@@ -98,7 +99,7 @@ class OutcomeMemory:
         """Whether rules and identities are still those that the outcomes came from."""
         return rules is self._rules and self._users.version is self._version
 
-    def outcome(self, uid: str, account: str, partition: str, tags: Tags) -> Outcome:
+    def outcome(self, uid: str, account: str, partition: str, tags: Tags, *, band: BandRequest = NO_BAND) -> Outcome:
         """Outcome of a submission, by the request's fields and the tags in its text.
 
         Raises
@@ -106,19 +107,20 @@ class OutcomeMemory:
         WireError
             ``uid`` is no uid.
         """
-        is_short = len(uid) + len(account) + len(partition) <= MAX_REMEMBERED_TEXT
+        is_short = len(uid) + len(account) + len(partition) + len(band.qos) <= MAX_REMEMBERED_TEXT
         find = self._recall if is_short else self._work_out
-        return find(uid, account, partition, *tags.claim)
+        return find(uid, account, partition, band, *tags.claim)
 
 
 def _work_out(rules: HookRules, users: UserDirectory, *key: Any) -> Outcome:  # noqa: ANN401 - outcome() is typed
-    uid_text, account, partition, agent, is_agent_unclear, problems = key
+    uid_text, account, partition, band, agent, is_agent_unclear, problems = key
     uid = _parse_uid(uid_text)
     request = SubmissionRequest(
         identity=users.identity(uid),
         account=account,
         partitions=tuple(filter(None, partition.split(","))),
         text="",
+        band=band,
     )
     claim = Tags(agent=agent, is_agent_unclear=is_agent_unclear, problems=problems)
     decision = decide_with_tags(request, claim, rules.directory)
@@ -140,9 +142,9 @@ def _parse_uid(text: str) -> int:
 
 
 def _reply(decision: SubmissionDecision, mode: Mode) -> dict[str, str]:
-    if mode is Mode.OBSERVE or decision.verdict is Verdict.UNMANAGED:
+    if mode is Mode.OBSERVE or (decision.verdict is Verdict.UNMANAGED and not decision.message):
         return _UNCHANGED
-    if mode is Mode.ADVISE:
+    if mode is Mode.ADVISE or decision.verdict is Verdict.UNMANAGED:
         return {"verdict": "unchanged", "user_msg": printable(_advice(decision))}
     reply = {"verdict": decision.verdict.value}
     if decision.agent is not None:
@@ -155,6 +157,8 @@ def _reply(decision: SubmissionDecision, mode: Mode) -> dict[str, str]:
 def _advice(decision: SubmissionDecision) -> str:
     if decision.verdict is Verdict.REJECT:
         return f"{decision.message} (only advice at present: the job is accepted)"
+    if decision.verdict is Verdict.UNMANAGED:
+        return decision.message
     text = f"FairGPU: this job counts for agent {decision.agent} (by {decision.source.value})."
     return f"{text} {decision.message}" if decision.message else text
 

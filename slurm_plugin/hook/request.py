@@ -9,6 +9,8 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Final
 
+from policies.submission.band_request import NO_BAND, BandRequest
+
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
@@ -17,6 +19,8 @@ _NO_VAL: Final = 0xFFFFFFFE
 _MAX_AMOUNT: Final = 1 << 50
 _MAX_ARRAY_TASKS: Final = 4_000_001
 _MAX_ARRAY_TEXT: Final = 65_536
+
+_ANSWERS: Final = {"1": True, "0": False}
 
 _GRES: Final = re.compile(r"(?:gres[:/])?(gpu)(?::([A-Za-z][A-Za-z0-9_.-]{0,63}))?(?:[:=]([0-9]{1,9}))?", re.ASCII)
 _RANGE: Final = re.compile(r"([0-9]{1,9})(?:-([0-9]{1,9})(?::([0-9]{1,9}))?)?", re.ASCII)
@@ -113,6 +117,28 @@ def is_startable(fields: Mapping[str, str], now_s: float) -> bool:
     """Whether the job waits for resources only: not held, not delayed, without a dependency."""
     begin = _number(fields, "begin_time", _NO_VAL)
     return not fields.get("dependency") and fields.get("priority") != "0" and (begin is None or begin <= now_s)
+
+
+def read_band(fields: Mapping[str, str], *, default: bool | None) -> BandRequest:
+    """QOS that was asked for, with what it takes to survive there; the shim sends all three fields or none.
+
+    Parameters
+    ----------
+    default : bool or None
+        Whether a job that does not say may be requeued; ``None`` if that is not known.
+
+    Examples
+    --------
+    >>> read_band({"qos": "fg_c_risk_borrow", "requeue": "0", "batch": "1"}, default=True).is_requeueable
+    False
+    """
+    if "qos" not in fields:
+        return NO_BAND
+    return BandRequest(
+        qos=fields["qos"],
+        is_batch=_ANSWERS.get(fields.get("batch", ""), True),
+        is_requeueable=_ANSWERS.get(fields.get("requeue", ""), default),
+    )
 
 
 def _number(fields: Mapping[str, str], name: str, no_val: int = _MAX_AMOUNT) -> int | None:

@@ -13,7 +13,7 @@ from policies.site_policy import Mode, TagSource
 from policies.submission.decision import SubmissionDecision, SubmissionRequest, Verdict
 from policies.submission.tags import Tags, parse_tags
 from slurm_plugin.hook.outcome import HookRules, Outcome, OutcomeMemory
-from slurm_plugin.hook.request import count_array_tasks, is_startable, requested_tres
+from slurm_plugin.hook.request import count_array_tasks, is_startable, read_band, requested_tres
 from slurm_plugin.hook.wire import OP_MODIFY, OP_PING, OP_REPLY, OP_SUBMIT, WireError, encode_fields, frame_body
 
 if TYPE_CHECKING:
@@ -65,6 +65,11 @@ class HookService:
     stats : HookStats
     record : callable
         Takes each decision; must not block.
+
+    Attributes
+    ----------
+    requeues_by_default : bool
+        Slurm's ``JobRequeue``: whether a job that says nothing may be requeued.
     """
 
     def __init__(
@@ -77,6 +82,7 @@ class HookService:
         record: Callable[[SubmissionRecord], None],
     ) -> None:
         self.rules = rules
+        self.requeues_by_default = True
         self._users = users
         self._memory = OutcomeMemory(rules, users)
         self._book = book
@@ -106,7 +112,7 @@ class HookService:
     def _decide(self, op: str, fields: Mapping[str, str], rules: HookRules, now_s: float) -> bytes:
         text = "" if rules.tag_source is TagSource.ACCOUNT else fields.get(rules.tag_source, "")
         tags = parse_tags(text)
-        outcome = self._outcome(fields, tags, rules)
+        outcome = self._outcome(op, fields, tags, rules)
         decision = outcome.decision
         factor = None
         if op == OP_SUBMIT and decision.verdict is Verdict.ACCEPT and decision.agent is not None:
@@ -117,10 +123,12 @@ class HookService:
             return frame_body(OP_REPLY, outcome.reply)
         return frame_body(OP_REPLY, outcome.reply + encode_fields({"site_factor": str(factor)}))
 
-    def _outcome(self, fields: Mapping[str, str], tags: Tags, rules: HookRules) -> Outcome:
+    def _outcome(self, op: str, fields: Mapping[str, str], tags: Tags, rules: HookRules) -> Outcome:
         if not self._memory.is_valid_for(rules):
             self._memory = OutcomeMemory(rules, self._users)
-        return self._memory.outcome(fields.get("uid", ""), fields.get("account", ""), fields.get("partition", ""), tags)
+        uid, account, partition = (fields.get(name, "") for name in ("uid", "account", "partition"))
+        band = read_band(fields, default=self.requeues_by_default if op == OP_SUBMIT else None)
+        return self._memory.outcome(uid, account, partition, tags, band=band)
 
     def settle(self) -> None:
         """Do what the last answer entails but need not wait for: the agent's new standing, the history."""

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from itertools import groupby
 from typing import TYPE_CHECKING, Final
 
-from policies.plan import SetSiteFactor
+from policies.plan import SetPreemptList, SetSiteFactor
 from policies.site_policy import Mode
 from slurm_plugin.client import SlurmClient
 from slurm_plugin.client.qos import NO_LISTS
@@ -79,6 +79,7 @@ class Enactor:
             now_s=now_s,
             jobs={job.job_id: job for job in observation.jobs},
             is_database_away=any(problem.startswith(NO_LISTS) for problem, _ in observation.problems),
+            lists=tuple(one for one in plan.decisions if isinstance(one, SetPreemptList)),
         )
         error = None
         if rules.mode is not Mode.ENFORCE:
@@ -160,11 +161,16 @@ class Enactor:
 
 
 def _chunks(decisions: Sequence[Decision]) -> Iterator[list[Decision]]:
-    """Neighbours of one kind together, in the plan's order."""
-    for _, run in groupby(decisions, key=type):
+    """Neighbours of one kind together, in the plan's order; QOSes that get one Preempt list stay together."""
+    for (kind, _), run in groupby(decisions, key=_kind):
         alike = list(run)
-        for start in range(0, len(alike), CHUNK):
-            yield alike[start : start + CHUNK]
+        step = len(alike) if kind is SetPreemptList else CHUNK
+        for start in range(0, len(alike), step):
+            yield alike[start : start + step]
+
+
+def _kind(decision: Decision) -> tuple[type[Decision], tuple[str, ...]]:
+    return type(decision), decision.new if isinstance(decision, SetPreemptList) else ()
 
 
 def check_fresh(plan: Plan, observation: Observation, *, now_s: float) -> None:

@@ -21,6 +21,7 @@ from slurm_plugin.rebalancer.own_qos import OwnQos
 from slurm_plugin.rebalancer.reclaims import Reclaim, find_reclaims, reclaim_row
 from slurm_plugin.rebalancer.snapshot_ring import keep_snapshot
 from slurm_plugin.rebalancer.standings import standings_bytes, write_standings
+from slurm_plugin.rebalancer.update_budget import compute_budget
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -83,15 +84,18 @@ class Reporter:
 
     def _write_files(self, rebalancer: Rebalancer, result: CycleResult) -> None:
         site = rebalancer.site
-        content = standings_bytes(result.plan, site.policy, interval_s=site.rebalancer.interval_s)
+        budget = compute_budget(result, site.rebalancer)
+        interval_s = site.rebalancer.interval_s
+        content = standings_bytes(result.plan, site.policy, interval_s=interval_s, budget=budget)
         _write_counted(rebalancer, "standings", lambda: write_standings(site.paths.run_dir, content))
         _write_counted(rebalancer, "snapshot", lambda: keep_snapshot(site.paths.state_dir, result.snapshot))
 
     def _write_history(self, rebalancer: Rebalancer, result: CycleResult) -> None:
         history, seen = rebalancer.history, result.observation
-        for journal, absences in ((history.factors, self.no_factor), (history.moves, self.no_move)):
-            if gone := absences.find_over(find_gone(journal.lines, seen.jobs), now_s=seen.at_s):
-                journal.forget(gone)
+        if gone := self.no_factor.find_over(find_gone(history.factors.lines, seen.jobs), now_s=seen.at_s):
+            history.factors.forget(gone)
+        if gone := self.no_move.find_over(find_gone(history.moves.lines, seen.jobs), now_s=seen.at_s):
+            history.moves.forget(gone)
         history.add_cycle(_cycle_row(result))
         news = self._news(result)
         at = {"cycle_id": result.cycle_id, "at_s": seen.at_s}

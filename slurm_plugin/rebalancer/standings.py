@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import tempfile
+from dataclasses import asdict
 from fractions import Fraction
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -15,13 +16,17 @@ from policies.records import AgentName
 if TYPE_CHECKING:
     from policies.plan import Plan
     from policies.site_policy import SitePolicy
+    from slurm_plugin.rebalancer.update_budget import UpdateBudget
 
 FILE_NAME: Final = "standings.json"
 VERSION: Final = 1
 
 
-def standings_bytes(plan: Plan, policy: SitePolicy, *, interval_s: float) -> bytes:
-    """Return the file's content; ``next`` is where an agent's next job starts: what it holds and waits for."""
+def standings_bytes(plan: Plan, policy: SitePolicy, *, interval_s: float, budget: UpdateBudget) -> bytes:
+    """Return the file's content; ``next`` is where an agent's next job starts: what it holds and waits for.
+
+    ``updates`` is the cycle's :class:`~slurm_plugin.rebalancer.update_budget.UpdateBudget`.
+    """
     agents = {
         standing.agent: {
             "weight": f"{standing.weight.numerator}/{standing.weight.denominator}",
@@ -39,6 +44,7 @@ def standings_bytes(plan: Plan, policy: SitePolicy, *, interval_s: float) -> byt
         "capacity": list(plan.capacity),
         "scale": policy.factor_scale,
         "agents": agents,
+        "updates": asdict(budget),
         "sla_memory": [
             {"agent": one.agent, "smoothed": one.smoothed, "factor": str(one.factor), "at_s": one.at_s}
             for one in plan.sla_memory

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 _NO_ANSWER: Final = "no answer"
 _NO_DATABASE: Final = "slurmdbd was away a moment ago"
 _NO_JOURNAL: Final = "the former value could not be noted"
+_NO_LIST: Final = "its agent's own Preempt list could not be written, so its agent could not take it back"
 _NO_EFFECT: Final = "no effect so far (priority pinned by an administrator?), left alone for a minute"
 
 
@@ -44,7 +45,7 @@ class EnactRules:
 
 @dataclass(slots=True, kw_only=True)
 class Batch:
-    """One plan on its way: what is known of its jobs, what became of its decisions.
+    """One plan on its way: what is known of its jobs, its Preempt lists, what became of its decisions.
 
     Attributes
     ----------
@@ -56,6 +57,7 @@ class Batch:
     now_s: float
     jobs: Mapping[JobId, JobRecord]
     is_database_away: bool = False
+    lists: tuple[SetPreemptList, ...] = ()
     outcomes: dict[Key, tuple[EnactOutcome, str]] = field(default_factory=dict)
 
     def note(self, decisions: Sequence[Decision], outcome: EnactOutcome, text: str = "") -> None:
@@ -65,6 +67,16 @@ class Batch:
     def is_written(self, decision: Decision) -> bool:
         """Return whether the last word on a decision is that it was written."""
         return self.outcomes[key_of(decision)][0] is EnactOutcome.WRITTEN
+
+    def unlisted(self) -> frozenset[str]:
+        """QOSes of ours whose own agent could not take them back, since its Preempt list was not written."""
+        return frozenset(
+            name
+            for one in self.lists
+            if self.outcomes.get(key_of(one), (None, ""))[0] is not EnactOutcome.WRITTEN
+            for name in set(one.new).difference(one.old)
+            if name in self.rules.own.bands and self.rules.own.bands[name][0] == one.agent
+        )
 
     def enacted(self, decision: Decision) -> Enacted:
         """Return the last word on a decision; without one the rate limit stood before it."""
@@ -120,6 +132,9 @@ class Writer:
 
     def _write_moves(self, decisions: Sequence[SetQos], batch: Batch) -> None:
         journal, own = self.history.moves, batch.rules.own
+        unlisted = batch.unlisted() if decisions else frozenset()
+        batch.note([one for one in decisions if one.new in unlisted], EnactOutcome.UNHELPED, _NO_LIST)
+        decisions = [one for one in decisions if one.new not in unlisted]
         lines = [_move_line(decision, batch, journal.lines) for decision in decisions]
         is_safe = journal.touch(lines)
         # Without a disk only jobs that belong in a guaranteed QOS are moved: off knows those by the name.

@@ -101,10 +101,10 @@ class BandSettings(Settings):
         default=True, description="Whether work beyond the cap may use what is idle; it goes first."
     )
     grace_s: WholeSeconds = Field(
-        default=30.0,
+        default=0.0,
         alias="grace",
         le=86_400,
-        description="GraceTime of the borrow band: from SIGTERM to the requeue.",
+        description="GraceTime of the borrow band, before the KillWait that every victim has; it delays claims.",
     )
     window_s: Seconds = Field(
         default=3_600.0, alias="window", gt=0, le=2_592_000, description="Time in which reclaims of a job are counted."

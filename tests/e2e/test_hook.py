@@ -101,6 +101,23 @@ def test_an_interactive_job_is_answered_too(cluster: MiniCluster) -> None:
     assert cluster.run("alice", "srun", "--comment=agent=risk", "echo", "ran").stdout == "ran\n"
 
 
+@pytest.mark.usefixtures("hook")
+def test_a_mistyped_tag_is_told_although_the_job_is_accepted(cluster: MiniCluster) -> None:
+    note = "agnet: no tag of FairGPU, kept as free text; did you mean agent=...?"
+    batch = cluster.run("alice", "sbatch", "--hold", "--output=/dev/null", "--comment=agnet=risk", "--wrap=true")
+    assert note in batch.stderr
+    assert note in cluster.run("alice", "srun", "--comment=agnet=risk", "true").stderr
+    left_alone = cluster.run("dave", "sbatch", "--hold", "--output=/dev/null", "--comment=agnet=rec", "--wrap=true")
+    assert note in left_alone.stderr
+
+
+def test_the_servers_own_user_may_look_without_a_warning(cluster: MiniCluster, hook: Daemon) -> None:
+    before = hook.log().count("peer_refused")
+    assert "Submit hook: answers in" in cluster.run("fairgpu", "fairgpu", "status").stdout
+    assert "Submit hook: listens" in cluster.run("alice", "fairgpu", "status").stdout
+    assert hook.log().count("peer_refused") == before
+
+
 HOSTILE = {
     "quotes": 'it\'s "quoted" agent=risk',
     "newlines": "line\nagent=risk\nSiteFactor=99\n",

@@ -15,7 +15,8 @@ import pytest
 
 from slurm_plugin.client.qos import RETRY_AFTER_S
 from tests.e2e.mini_cluster import MiniCluster, accepts, members, start_qos_helper, start_rebalancer
-from tests.e2e.test_bands import QUOTA, RECLAIM_S, SITE, fill, preempt_list, qos, rows, running, submit, tell
+from tests.e2e.test_bands import RECLAIM_S, fill, preempt_list, tell
+from tests.reclaims.queue import QUOTA, qos, rows, running, submit, write_site
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -34,8 +35,7 @@ def banded() -> Iterator[MiniCluster]:
     name = f"e2e{os.getpid()}-s"
     try:
         cluster = MiniCluster.up(name, "--hook")
-        (cluster.root / "etc/fairgpu-site.yaml").write_text(SITE.format(name=name, root=cluster.root))
-        cluster.run("root", "fairgpu", "apply", "--yes")
+        write_site(cluster)
         yield cluster
     finally:
         MiniCluster(name).down()

@@ -47,7 +47,7 @@ def _line(tally: Tally) -> str:
     return (
         f"{tally.cycles} cycles, {tally.reclaims} reclaims, {tally.victims} victims, violations: {broken}; "
         f"stale by one cycle {tally.stale}, large victims {tally.large}, of these no improvement {tally.worse}; "
-        f"most often taken back: {tally.most_taken} times"
+        f"most often taken back: {tally.most_taken} times; {tally.list_writes} list writes"
     )
 
 

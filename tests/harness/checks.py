@@ -36,6 +36,8 @@ class Tally:
         Reclaims with such a victim, stale or large, that did not improve the potential.
     most_taken : int
         How often the unluckiest job was taken back.
+    list_writes : int
+        Distinct values of Preempt lists per cycle, summed: ``sacctmgr`` commands.
     """
 
     cycles: int = 0
@@ -45,6 +47,7 @@ class Tally:
     large: int = 0
     worse: int = 0
     most_taken: int = 0
+    list_writes: int = 0
     broken: Counter[str] = field(default_factory=Counter)
     examples: dict[str, str] = field(default_factory=dict)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from policies.cycle import decide
+from policies.plan import SetPreemptList
 from tests.harness.checks import Judge, Tally
 from tests.harness.world import CYCLE_S, PASSES, START_S, enact, make_world, observe, submit
 
@@ -39,6 +40,7 @@ def _run_one(seed: int, n_cycles: int, tally: Tally, removal: Removal | None) ->
         observation, site, told = inputs if removal is None else removal.inputs(inputs)
         plan = decide(observation, site, (), told, now=now)
         memory = plan.band_memory
+        tally.list_writes += len({one.new for one in plan.decisions if isinstance(one, SetPreemptList)})
         enact(world, plan if removal is None else removal.plan(world, plan), now)
         judge.after_plan(now)
         for number in range(PASSES):

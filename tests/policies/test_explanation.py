@@ -117,7 +117,7 @@ def test_running_job_does_not_wait() -> None:
     ("changes", "startability", "words"),
     [
         ({"reason": "Resources"}, Startability.STARTABLE, "waits for free resources"),
-        ({"reason": "QOSGrpGRES"}, Startability.OVER_LIMIT, "a limit of its QOS is reached (QOSGrpGRES)"),
+        ({"reason": "QOSGrpGRES"}, Startability.OVER_LIMIT, "all jobs of its QOS together use the GPUs"),
         (
             {"tres": make_tres(gpu=9)},
             Startability.UNPLACEABLE,

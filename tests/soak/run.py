@@ -8,8 +8,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from slurm_plugin.rebalancer.journal import GONE_AFTER_S
+from tests.reclaims.queue import USERS
 from tests.soak.killer import Killer
-from tests.soak.stage import USERS, Stage
+from tests.soak.stage import Stage
 from tests.soak.tell import Result
 from tests.soak.verdict import (
     account,

@@ -18,9 +18,7 @@ from tests.soak.supervise import Supervised
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-QUOTA: Final = {"risk": 8, "rec": 4, "vision": 4}
 CAP: Final = {"risk": 4, "rec": 2, "vision": 2}
-USERS: Final = {"risk": "alice", "rec": "bob", "vision": "carol"}
 KINDS: Final = ("hook server", "rebalancer", "QOS helper", "slurmctld", "slurmdbd", "MariaDB", "slurmd")
 OURS: Final = ("rebalancer", "QOS helper", "hook server")
 """In the order in which they are stopped: the rebalancer's last act needs the helper."""

@@ -8,7 +8,8 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import Final
 
-from tests.soak.stage import CAP, QUOTA, Stage, now
+from tests.reclaims.queue import QUOTA
+from tests.soak.stage import CAP, Stage, now
 from tests.soak.workload import Submitter
 
 SAMPLE_S: Final = 1.0

@@ -10,7 +10,8 @@ import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from tests.soak.stage import QUOTA, USERS, now
+from tests.reclaims.queue import QUOTA, USERS
+from tests.soak.stage import now
 
 if TYPE_CHECKING:
     from tests.soak.stage import Stage

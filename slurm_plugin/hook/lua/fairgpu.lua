@@ -170,6 +170,14 @@ local function conclude(answer)
   return SUCCESS
 end
 
+-- Only a job that names a QOS can name one of ours. Its script may be long, so it is looked at only then.
+local function add_band(parts, qos, requeue, of)
+  if type(qos) ~= "string" or qos == "" then return end
+  add(parts, "qos", qos)
+  add(parts, "requeue", requeue)
+  add(parts, "batch", of.script and 1 or 0)
+end
+
 local function on_submit(client, job_desc, part_list, submit_uid)
   local parts = {}
   add(parts, "uid", job_desc.user_id or submit_uid)
@@ -177,6 +185,7 @@ local function on_submit(client, job_desc, part_list, submit_uid)
   add(parts, "partition", job_desc.partition or default_partition(part_list))
   for _, name in ipairs(TEXTS) do add(parts, name, job_desc[name]) end
   for _, name in ipairs(NUMBERS) do add(parts, name, job_desc[name]) end
+  add_band(parts, job_desc.qos, job_desc.requeue, job_desc)
   local answer = client.ask(M.frame("S", parts))
   if not answer then return SUCCESS end
   if answer.site_factor then job_desc.site_factor = answer.site_factor end
@@ -187,15 +196,21 @@ local function is_changed(new, old)
   return type(new) == "string" and new ~= (old or "")
 end
 
--- Only a user's change of the text that carries the tag is asked about. The job's owner is whom the tag serves.
+-- Only a user's change of the text that carries the tag, of the QOS, or to "no requeue" is asked about. The job's
+-- owner is whom the tag serves.
 local function on_modify(client, job_desc, job_rec)
-  if not is_changed(job_desc.comment, job_rec.comment) and not is_changed(job_desc.wckey, job_rec.wckey) then
-    return SUCCESS
-  end
+  local is_tag = is_changed(job_desc.comment, job_rec.comment) or is_changed(job_desc.wckey, job_rec.wckey)
+  local is_band = is_changed(job_desc.qos, job_rec.qos) or job_desc.requeue == 0
+  if not is_tag and not is_band then return SUCCESS end
   local parts = {}
   add(parts, "uid", job_rec.user_id)
   for _, name in ipairs({"account", "partition", "comment", "wckey"}) do
     add(parts, name, job_desc[name] or job_rec[name])
+  end
+  if is_band then
+    local requeue = job_desc.requeue
+    if requeue ~= 0 and requeue ~= 1 then requeue = job_rec.requeue end
+    add_band(parts, job_desc.qos or job_rec.qos, requeue, job_rec)
   end
   local answer = client.ask(M.frame("M", parts))
   return answer and conclude(answer) or SUCCESS

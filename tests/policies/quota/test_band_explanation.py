@@ -85,6 +85,11 @@ def test_claimant_names_those_it_takes_from() -> None:
     assert bands([*jobs, waiting("10", gpus=4)], "10").takes_back == ("4", "5", "6", "7")
 
 
+def test_claimant_knows_how_many_claims_come_before() -> None:
+    jobs = [*(running(str(n), band="_opp") for n in range(1, 9)), waiting("10"), waiting("11"), waiting("12", "b")]
+    assert [bands(jobs, job_id).n_claims_before for job_id in ("1", "10", "11", "12")] == [0, 1, 2, 0]
+
+
 def test_claim_that_nobody_can_satisfy_names_nobody() -> None:
     jobs = [*(running(str(n), "b", "") for n in range(1, 9)), waiting("10")]
     assert bands(jobs, "10").takes_back == ()

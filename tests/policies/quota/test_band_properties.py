@@ -18,7 +18,7 @@ from tests.strategies import NOW, make_site, observations
 if TYPE_CHECKING:
     import random
 
-    from policies.plan import Plan
+    from policies.plan import BandMemory, Decision, Plan
     from policies.records import Observation
 
 SITE = make_site({"a": 1, "b": 1, "z": 0}, bands=BandPolicy())
@@ -71,9 +71,14 @@ def test_order_of_rows_does_not_matter(seen: Observation, rng: random.Random) ->
 
 @given(banded())
 def test_enacting_settles(seen: Observation) -> None:
-    first = decide(seen, SITE, now=NOW)
-    again = decide(enact(seen, first), SITE, (), first.band_memory, now=NOW)
-    assert not [change for change in again.decisions if isinstance(change, SetQos | SetBorrowRank | SetPreemptList)]
+    # A job that comes from elsewhere may move once more, and lists forget an own QOS only when it is seen empty.
+    memory: tuple[BandMemory, ...] = ()
+    changes: list[Decision] = []
+    for _ in range(4):
+        plan = decide(seen, SITE, (), memory, now=NOW)
+        seen, memory = enact(seen, plan), plan.band_memory
+        changes = [one for one in plan.decisions if isinstance(one, SetQos | SetBorrowRank | SetPreemptList)]
+    assert not changes
 
 
 @given(banded())

@@ -47,6 +47,7 @@ def _site(*agents: AgentPolicy, bands: BandPolicy | None = BANDS) -> SitePolicy:
         (12, (6, 6, 2), (5, 5, 2)),
         (16, (Fraction(3, 5), Fraction(3, 10), Fraction(1, 10)), (9, 5, 2)),  # floats: 10/5/1
         (3, (1, 1), (2, 1)),  # ties by place
+        (1, (1, 1), (1, 0)),  # both halves are rounded up, the later one gives back its only unit
         (5, (0, 1), (0, 5)),
         (5, (0, 0), (0, 0)),
         (10**12, (1, 1, 1), (333_333_333_334, 333_333_333_333, 333_333_333_333)),

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from itertools import groupby
 from typing import TYPE_CHECKING
 
 import pytest
 
+from policies.plan import SetPreemptList
 from policies.quota.steering import rank_class
 from policies.site_policy import BandPolicy
 from tests.policies.quota.band_cases import QUOTAS, lists, plan_of, ranks, running, waiting
@@ -13,6 +15,8 @@ from tests.strategies import make_node, make_quota, make_site, make_tres
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+
+    from policies.records import JobRecord
 
 FULL = ("fg_c_a_borrow", "fg_c_a_opp", "fg_c_b_borrow", "fg_c_b_opp")
 BOTH_FULL = (*make_quota("a", 4, preempt=FULL), *make_quota("b", 4, preempt=FULL))
@@ -24,11 +28,52 @@ def test_agent_at_or_below_nominal_leaves_the_others_lists() -> None:
     b = [running(str(n), "b") for n in range(5, 9)] + [running("9", "b", "_opp")]
     plan = plan_of([*a, *b], BOTH_FULL)
     assert lists(plan) == {
+        "a": ("a_borrow", "b_borrow", "b_opp"),
         "b": ("b_borrow", "b_opp"),
-        "a_borrow": ("a_opp", "b_opp"),
+        "a_borrow": ("b_opp",),
         "b_borrow": ("b_opp",),
     }
-    assert plan.decisions[0].reason == "its own loans and those of agents above nominal: b"
+    assert {d.qos: d.reason for d in plan.decisions if isinstance(d, SetPreemptList)} == {
+        "fg_c_a": "loans of agents above nominal: b; and its own",
+        "fg_c_b": "loans of agents above nominal: b",
+        "fg_c_a_borrow": "loans of agents above nominal: b",
+        "fg_c_b_borrow": "loans of agents above nominal: b",
+    }
+
+
+@pytest.mark.parametrize(
+    "job",
+    [
+        running("1", band="_opp"),
+        waiting("1", band="_opp", reason="Dependency"),
+        waiting("1", band="_opp"),  # moved back in this cycle, but it may start before that
+        waiting("1", gpus=5),  # moved out in this cycle: more than a's quota of 4
+        waiting("1", qos="fg_c_a,fg_c_a_opp"),
+        waiting("1", "b", "_opp", qos="fg_c_a_opp"),
+    ],
+    ids=["runs", "waits there", "goes back", "goes out", "list", "of another agent"],
+)
+def test_own_band_stays_in_the_own_list_while_a_job_is_or_will_be_in_it(job: JobRecord) -> None:
+    found = lists(plan_of([job], (*make_quota("a", 4, preempt=()), *QUOTAS[3:])))
+    assert "a_opp" in found["a"]
+    assert found["a_borrow"] == ("a_opp",)
+    assert "b" not in found
+
+
+def test_own_band_that_no_job_is_in_leaves_the_own_list() -> None:
+    found = lists(plan_of([running("1"), waiting("2")], BOTH_FULL))
+    assert found == {"a": (), "b": ()}
+
+
+def test_equal_lists_are_neighbours() -> None:
+    # c and e have loans of their own and are not above nominal; d is above
+    names = "abcde"
+    site = make_site(dict.fromkeys(names, 1), bands=BandPolicy())
+    qos = [record for name in names for record in make_quota(name, 2)]
+    jobs = [running("1", "c", "_opp"), running("2", "d", "_opp", gpus=3), running("3", "e", "_borrow")]
+    changes = [d for d in plan_of(jobs, qos, site=site).decisions if isinstance(d, SetPreemptList)]
+    assert len(changes) == 10
+    assert [len(list(run)) for _, run in groupby(changes, key=lambda d: d.new)] == [1, 1, 3, 1, 4]
 
 
 def test_lists_are_left_alone_when_they_are_right() -> None:
@@ -40,7 +85,7 @@ def test_lists_are_left_alone_when_they_are_right() -> None:
 
 def test_names_that_are_no_band_here_stay_in_a_list() -> None:
     qos = (*make_quota("a", 4, preempt=("fg_c_gone_borrow", "scavenger", "fg_c_b_borrow")), *BOTH_FULL[3:])
-    assert lists(plan_of([], qos))["a"] == ("a_borrow", "a_opp", "fg_c_gone_borrow".removeprefix("fg_c_"), "scavenger")
+    assert lists(plan_of([], qos))["a"] == ("gone_borrow", "scavenger")
 
 
 def test_a_long_list_of_agents_is_cut_in_the_reason() -> None:

@@ -119,6 +119,19 @@ CASES: dict[str, tuple[JobRecord, list[JobRecord], Any, dict[str, int], list[str
         {},
         ["3"],
     ),
+    "later rounds put those on the claim's nodes before those elsewhere": (
+        # taken 1 to 4: node 1; so 4, 2, 3 go before 1, which is on node 2
+        waiting("90", gpus=3),
+        [
+            running("1", "b", "_opp", nodes="n2"),
+            *(running(str(n), "b", "_borrow", nodes="n1") for n in (2, 3, 4)),
+            running("5", "b", nodes="n1"),
+            running("6", "b", nodes="n2", gpus=3),
+        ],
+        [_node("n1"), _node("n2")],
+        {},
+        ["2", "3", "4"],
+    ),
     "own and others' loans on one node (facts/bands.md 2)": (
         waiting("90", gpus=2),
         [
@@ -165,9 +178,12 @@ def test_a_victim_that_does_not_help_is_spared() -> None:
     # V05: GPUs are scarce and job 1 only holds CPUs, on the claimant's node, and comes first in Slurm's order
     jobs = [running("1", "b", "_opp", gpus=0), running("2", "b", "_borrow", gpus=4)]
     assert chosen(waiting("90", gpus=4), jobs, ONE, b=(9, 4)) == ["2"]
+    # Slurm's third round takes 3 and 2 and then nothing more; with a fourth loan it meets job 1 before it is done
     three = [running("1", "b", "_opp", gpus=0), *(running(str(n), "b", "_borrow", gpus=2) for n in (2, 3))]
-    assert predicted(waiting("90", gpus=4), three, ONE) == ["1", "2", "3"]
-    assert chosen(waiting("90", gpus=4), three, ONE, b=(9, 4)) == ["2", "3"]
+    assert predicted(waiting("90", gpus=4), three, ONE) == ["2", "3"]
+    four = [running("1", "b", "_opp", gpus=0), *(running(str(n), "b", "_borrow", gpus=n // 2) for n in (2, 3, 4))]
+    assert predicted(waiting("90", gpus=4), four, ONE) == ["1", "2", "3", "4"]
+    assert chosen(waiting("90", gpus=4), four, ONE, b=(9, 4)) == ["2", "3", "4"]
 
 
 def test_prediction_does_not_change_what_is_free() -> None:

@@ -32,10 +32,10 @@ def _risk_loans() -> tuple[str, str]:
     return "risk_borrow", "risk_opp"
 
 
-def test_the_borrow_qos_has_the_cap_one_node_and_the_grace(fields: Callable[[str], dict[str, str]]) -> None:
+def test_the_borrow_qos_has_the_cap_and_one_node(fields: Callable[[str], dict[str, str]]) -> None:
     found = fields("fg_shop_risk_borrow")
     assert (found["grptres"], found["maxtresperjob"]) == ("cpu=3,gres/gpu=3,mem=320M", "node=1")
-    assert (found["gracetime"], found["preemptmode"], found["priority"]) == ("00:00:30", "requeue", "9")
+    assert (found["gracetime"], found["preemptmode"], found["priority"]) == ("00:00:00", "requeue", "9")
     assert found["preempt"] == "fg_shop_rec_opp,fg_shop_risk_opp"
 
 
@@ -137,6 +137,11 @@ def test_an_agent_that_leaves_loses_its_associations_and_its_qoses_are_retired(
     assert found.retired == ("fg_shop_rec", "fg_shop_rec_borrow", "fg_shop_rec_opp")
     apply_once(policy(text), applied, tmp_path)
     assert applied.associations["rec", "", ""] == Assoc(qos=["normal", "debug"], default="normal")
+
+
+def test_the_grace_is_that_of_the_borrow_band_only(fake: FakeSacctmgr, tmp_path: Path) -> None:
+    apply_once(policy(SITE.replace("bands: {}", "bands: {grace: 90s}")), fake, tmp_path)
+    assert [fake.qos[name]["gracetime"] for name in RISK] == ["00:00:00", "00:01:30", "00:00:00"]
 
 
 def test_without_set_default_qos_no_default_is_touched(fake: FakeSacctmgr, tmp_path: Path) -> None:

@@ -1,12 +1,14 @@
 from __future__ import annotations
 
 import dataclasses
+import re
+from datetime import datetime
 from typing import Any
 
 import pytest
 
 from policies.quota.nominal import compute_nominals
-from policies.records import AccountName, JobId, JobRecord, JobState, PartitionName
+from policies.records import AccountName, JobId, JobRecord, JobState, NodeName, PartitionName
 from slurm_plugin.bands.accounting import read_accounting
 from slurm_plugin.bands.partitions import parse_partitions
 from slurm_plugin.bands.precheck import Precheck, Surroundings, run_precheck
@@ -24,12 +26,17 @@ CONFIG = {
 PARTITION = "PartitionName=gpu AllowQos=ALL QoS=N/A"
 
 
+OUT = [dataclasses.replace(NODES[0], name=NodeName(f"n{number}"), out_since_s=number) for number in range(10)]
+
+
 def check(fake: FakeSacctmgr, site: str = SITE, partition: str = PARTITION, **changes: Any) -> Precheck:
     wanted = policy(site)
     around = Surroundings(
         config={**CONFIG, **changes.get("config", {})},
         partitions=parse_partitions(partition),
-        observation=observation(jobs=changes.get("jobs", ())),
+        observation=observation(
+            jobs=changes.get("jobs", ()), nodes=changes.get("nodes", NODES), at_s=changes.get("at_s", 1000.0)
+        ),
     )
     return run_precheck(wanted, compute_nominals(wanted, NODES), read_accounting(fake, "shop"), around)
 
@@ -160,3 +167,20 @@ def test_an_exempt_time_is_named(fake: FakeSacctmgr) -> None:
 def test_a_priority_above_the_sites_is_named(fake: FakeSacctmgr) -> None:
     fake.qos["long"]["priority"] = "5"
     assert "our QOS priority 100 is above the site's maximum 5" in warnings(fake)
+
+
+def test_nodes_that_are_out_for_long_are_named(fake: FakeSacctmgr) -> None:
+    del fake.qos["normal"]["grpjobs"]
+    (found,) = check(fake, nodes=OUT[5:7], at_s=9000.0).warnings
+    match = re.fullmatch(r"n5 is out since (\S+); n6 is out since (\S+), not counted", found.what)
+    assert match is not None
+    assert [datetime.fromisoformat(text).timestamp() for text in match.groups()] == [5, 6]
+    (found,) = check(fake, nodes=OUT, at_s=9000.0).warnings
+    assert found.what.endswith("; 2 more, not counted")
+
+
+def test_nodes_that_are_out_do_not_matter_for_explicit_quotas(fake: FakeSacctmgr) -> None:
+    del fake.qos["normal"]["grpjobs"]
+    site = SITE.replace("base_weight", "quota: {gres/gpu: 5}, base_weight")
+    assert check(fake, site, nodes=OUT, at_s=9000.0).warnings == ()
+    assert check(fake, nodes=OUT, at_s=3000.0).warnings == ()

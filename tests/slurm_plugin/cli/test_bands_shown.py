@@ -3,20 +3,21 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING
+import re
+from pathlib import Path
 
 import pytest
 
-from policies.records import JobId
+from policies.records import JobId, NodeName
 from slurm_plugin.cli import rebalance
+from slurm_plugin.cli._band_table import bands_section
+from slurm_plugin.cli._status_rows import agents_section, capacity_section, weights_section
+from slurm_plugin.cli._watch import Seen
 from slurm_plugin.rebalancer.lease import hold_lease
-from slurm_plugin.snapshot import write_snapshot
+from slurm_plugin.snapshot import read_snapshot, write_snapshot
 from tests.slurm_plugin.cli.recorded import run
 from tests.slurm_plugin.rebalancer.band_world import FULL_RISK, REC, RISK, BandWorld
 from tests.slurm_plugin.rebalancer.test_bands import busy, gpus
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 
 @pytest.fixture
@@ -38,6 +39,7 @@ def record(world: BandWorld, path: Path) -> Path:
 def live(world: BandWorld, monkeypatch: pytest.MonkeyPatch) -> None:
     """Let the command line see the world's Slurm and helper."""
     monkeypatch.setattr("slurm_plugin.cli._fresh.make_client", lambda _: world.slurm)
+    monkeypatch.setattr("slurm_plugin.cli.status.make_client", lambda _: world.slurm)
     monkeypatch.setattr(rebalance, "CliSlurm", lambda _: world.slurm)
     monkeypatch.setattr(rebalance, "SocketQosHelper", lambda **_: world.helper)
 
@@ -45,9 +47,26 @@ def live(world: BandWorld, monkeypatch: pytest.MonkeyPatch) -> None:
 def test_status_shows_quota_use_and_loans_by_band(world: BandWorld, tmp_path: Path) -> None:
     done = run("status", "--snapshot", record(world, tmp_path))
     cells = [line.split() for line in done.stdout.splitlines()]
-    # agent, tres, quota, guaranteed, borrowed, of cap, opportunistic, no band, lent, above quota
+    # agent, tres, quota, used, borrowed, of cap, opportunistic, other, lent, over
     assert ["rec", "gres/gpu", "6", "6", "1", "1", "6", "0", "0", "7"] in [row[:10] for row in cells]
     assert ["risk", "gres/gpu", "10", "0", "0", "2", "0", "0", "7", "0"] in [row[:10] for row in cells]
+    tables = done.stdout.partition("Findings")[0]
+    assert max(map(len, tables.splitlines())) <= 120
+
+
+def test_every_column_is_documented(world: BandWorld, tmp_path: Path) -> None:
+    page = (Path(__file__).parents[3] / "docs" / "reference" / "status.md").read_text(encoding="utf-8")
+    seen = Seen(snapshot=read_snapshot(record(world, tmp_path)))
+    bands = bands_section(seen.snapshot.plan)
+    assert bands is not None
+    sections = (
+        agents_section(seen.snapshot, None),
+        bands,
+        weights_section(seen.snapshot),
+        capacity_section(seen.snapshot),
+    )
+    documented = set(re.findall(r"`([^`]+)`", "".join(line for line in page.splitlines() if line.startswith("| `"))))
+    assert {name for section in sections for name in section.columns} - documented == set()
 
 
 def test_status_without_bands_has_no_such_table(tmp_path: Path) -> None:
@@ -89,6 +108,17 @@ def test_explain_says_why_a_job_was_taken_back(world: BandWorld, monkeypatch: py
     assert "Last moves between bands" in text
     body = json.loads(run("explain", borrower, "--json", "--site", world.site.path).stdout)
     assert [row["claimant_job"] for row in body["history"]["reclaims"]] == ["50"]
+
+
+def test_explain_says_which_claims_come_first(world: BandWorld, tmp_path: Path) -> None:
+    world.slurm.set_node_state(NodeName("node04"), "down")
+    for number in (50, 51):
+        world.slurm.add_job(gpus(number, "risk", 4))
+    file = record(world, tmp_path)
+    waits = "1 claim(s) wait before it: Slurm ends one job per node at a time"
+    assert "Slurm is expected to take back for it: " in run("explain", "50", "--snapshot", file).stdout
+    assert waits not in run("explain", "50", "--snapshot", file).stdout
+    assert waits in run("explain", "51", "--snapshot", file).stdout
 
 
 def test_replay_decides_a_cycle_with_bands_the_same(world: BandWorld, tmp_path: Path) -> None:

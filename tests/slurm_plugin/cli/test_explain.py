@@ -7,10 +7,13 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from policies.reason_advice import advise
 from policies.records import JobId
 from slurm_plugin.cli import explain
+from slurm_plugin.client import CliSettings, CliSlurm
 from slurm_plugin.site.switch import turn_off
 from tests.slurm_plugin.cli.recorded import busy_slurm, record, run
+from tests.slurm_plugin.client.recordings import RELEASES, RecordedCluster
 from tests.slurm_plugin.rebalancer.world import START_S, World, make_job, make_site
 
 if TYPE_CHECKING:
@@ -98,17 +101,48 @@ def test_a_mistyped_agent_tag_is_pointed_at(tmp_path: Path, monkeypatch: pytest.
     assert "did you mean" not in run("explain", "2", "--site", world.site.path).stdout
 
 
+REASONS = {
+    "QOSGrpCpuLimit": ("all jobs of its QOS together use the CPUs", "it starts when one of them ends"),
+    "JobHeldUser": ("is held by its user", "scontrol release 1"),
+    "InvalidQOS": ("its QOS is invalid", "scontrol update jobid=1 qos=..."),
+    "ReqNodeNotAvail, UnavailableNodes:node04": ("are down, drained or busy", "leave out --nodelist"),
+    "Phase of the moon": ("Slurm's reason Phase_of_the_moon is not in FairGPU's table", "ask your admin"),
+}
+
+
+@pytest.mark.parametrize(("reason", "want"), REASONS.items())
+def test_slurms_reason_is_told_with_the_next_step(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, reason: str, want: tuple[str, str]
+) -> None:
+    world = World(tmp_path, make_job(1, reason=reason))
+    monkeypatch.setattr("slurm_plugin.cli._fresh.make_client", lambda _: world.slurm)
+    lines = run("explain", "1", "--site", world.site.path).stdout.splitlines()
+    (waits,) = [line for line in lines if line.startswith("Waits ")]
+    (step,) = [line for line in lines if line.startswith("Next step ")]
+    assert waits.startswith(f"Waits     {reason}: ")
+    assert (want[0] in waits, want[1] in step) == (True, True)
+
+
+@pytest.mark.parametrize("release", RELEASES)
+def test_every_recorded_reason_is_understood(release: str) -> None:
+    seen = CliSlurm(CliSettings(runner=RecordedCluster(release=release))).observe()
+    waiting = [job for job in seen.jobs if job.state.is_pending]
+    assert {"BeginTime", "JobHeldUser", "QOSGrpGRES"} <= {job.reason for job in waiting}
+    strange = {job.reason for job in waiting if "not in FairGPU's table" in advise(job, None).words}
+    assert strange == set()
+
+
 def test_a_history_of_others_is_mentioned_only_where_it_is_needed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     world = World(tmp_path, make_job(1))
     monkeypatch.setattr("slurm_plugin.cli._fresh.make_client", lambda _: world.slurm)
 
-    def refuse(_path: Path) -> bool:
+    def refuse(_site: object) -> bool:
         raise PermissionError(13, "Permission denied")
 
     with monkeypatch.context() as closed:
-        closed.setattr(explain, "_exists", refuse)
+        closed.setattr(explain, "history_path", refuse)
         waiting = run("explain", "1", "--site", world.site.path)
         gone = run("explain", "99", "--site", world.site.path)
     assert (waiting.exit_code, waiting.stderr) == (0, "")

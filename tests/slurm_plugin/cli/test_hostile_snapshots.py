@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from policies.errors import PolicyError
 from slurm_plugin.errors import FairGpuError
 from slurm_plugin.snapshot import snapshot_bytes
 from tests.slurm_plugin.cli.recorded import make_snapshot, run
@@ -60,4 +61,4 @@ def test_no_value_in_a_snapshot_makes_a_verb_stumble(
     for argv in (["status"], ["status", "--json"], ["explain", "4"], ["shadow"], ["replay"]):
         given_file = [path] if argv == ["replay"] else ["--snapshot", path]
         failure = run(*argv, *given_file).exception
-        assert failure is None or isinstance(failure, SystemExit | FairGpuError), argv
+        assert failure is None or isinstance(failure, SystemExit | FairGpuError | PolicyError), argv

@@ -4,12 +4,17 @@ from collections import Counter
 
 import pytest
 
+from policies.records import NodeName
+from slurm_plugin.client import CliSettings, CliSlurm
 from slurm_plugin.client.nodes import FLAGS, STATES, is_schedulable, read_nodes
 from slurm_plugin.client.table import Table
+from slurm_plugin.translate import parse_time_s
+from tests.slurm_plugin.client.recordings import FIXTURES, RELEASES, RecordedCluster
 
 
-def table(*rows: tuple[str, str, str, str, str, str]) -> Table:
-    return Table(rows=list(rows), n_malformed=0, missing=())
+def table(*rows: tuple[str, ...]) -> Table:
+    """Rows whose time is ``Unknown`` unless it is given."""
+    return Table(rows=[(*row, "Unknown")[:7] for row in rows], n_malformed=0, missing=())
 
 
 @pytest.mark.parametrize(
@@ -87,3 +92,54 @@ def test_malformed_rows_are_counted() -> None:
     problems: Counter[str] = Counter()
     read_nodes(Table(rows=[], n_malformed=2, missing=()), problems)
     assert problems == {"sinfo row with the wrong number of columns": 2}
+
+
+@pytest.mark.parametrize(
+    ("state", "want"),
+    [
+        ("down", 1234),
+        ("down+not_responding", 1234),
+        ("error", 1234),
+        ("idle+drain", 1234),
+        ("idle+drain+invalid_reg", 1234),
+        ("idle+fail", 1234),
+        ("unknown+drain", 1234),
+        ("mixed+drain", None),
+        ("allocated+fail", None),
+        ("idle+not_responding", None),
+        ("idle+maintenance", None),
+        ("idle+cloud+powered_down", None),
+        ("idle+reserved", None),
+        ("idle", None),
+    ],
+)
+def test_only_a_node_that_is_out_says_since_when(state: str, want: int | None) -> None:
+    (node,) = read_nodes(table(("n1", "p", state, "8", "100", "(null)", "1234")), Counter())
+    assert node.out_since_s == want
+
+
+def test_a_time_that_nobody_knows_is_no_time() -> None:
+    problems: Counter[str] = Counter()
+    nodes = read_nodes(
+        table(
+            ("n1", "p", "down", "8", "100", "(null)", "Unknown"),
+            ("n2", "p", "down", "8", "100", "(null)", ""),
+            ("n3", "p", "down", "8", "100", "(null)", "yesterday"),
+        ),
+        problems,
+    )
+    assert [node.out_since_s for node in nodes] == [None, None, None]
+    assert problems == {"sinfo time not understood": 1}
+
+
+@pytest.mark.parametrize("release", RELEASES)
+def test_every_recorded_release_says_since_when_a_node_is_down(release: str) -> None:
+    nodes = {node.name: node for node in CliSlurm(CliSettings(runner=RecordedCluster(release=release))).observe().nodes}
+    shown = next(
+        line.split()
+        for line in (FIXTURES / f"cli-{release}" / "sinfo-N-O.txt").read_text().splitlines()
+        if line.startswith("node04")
+    )
+    (time,) = [word.rstrip("|") for word in shown if word.startswith(("|2026-", "2026-"))]
+    assert nodes[NodeName("node04")].out_since_s == parse_time_s(time.lstrip("|"))
+    assert nodes[NodeName("node03")].out_since_s is None  # it drains, its jobs run

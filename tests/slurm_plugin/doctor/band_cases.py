@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
+from policies.records import NodeRecord, PartitionName, QosRecord
 from slurm_plugin.bands.accounting import AssocKey, AssocRow, QosRow
 from slurm_plugin.doctor import Status
 from tests.slurm_plugin.doctor.conftest import SITE
+from tests.strategies import make_node
 
 BANDS = SITE + "bands: {}\n"
 GUARANTEED = ("fg_fg_rec", "fg_fg_risk")
@@ -15,6 +17,27 @@ GUARANTEED = ("fg_fg_rec", "fg_fg_risk")
 def qos_rows(priority: int = 100, names: tuple[str, ...] = GUARANTEED) -> tuple[QosRow, ...]:
     normal = QosRow(name="normal", fields={"priority": "0"})
     return (normal, *(QosRow(name=name, fields={"priority": str(priority)}) for name in names))
+
+
+def nodes(*out_since_s: int | None) -> tuple[NodeRecord, ...]:
+    """Nodes of 10 GPUs in the managed partition."""
+    tres = (("cpu", 10), ("gres/gpu", 10), ("mem", 100))
+    return tuple(
+        make_node(f"n{number}", tres=tres, partitions=(PartitionName("main"),), out_since_s=since_s)
+        for number, since_s in enumerate(out_since_s)
+    )
+
+
+def in_use(risk: int, rec: int) -> tuple[QosRecord, ...]:
+    """QOSes of slurmctld for a quota of so many GPUs (and CPUs, and ten times the memory)."""
+    return tuple(
+        QosRecord(
+            name=f"fg_fg_{agent}{suffix}",
+            grp_tres=(("cpu", amount // by), ("gres/gpu", amount // by), ("mem", 10 * amount // by)),
+        )
+        for agent, amount in (("risk", risk), ("rec", rec))
+        for suffix, by in (("", 1), ("_borrow", 5))
+    )
 
 
 def assoc_rows(default: str) -> tuple[AssocRow, ...]:
@@ -55,6 +78,21 @@ BAND_COMPLAINTS: dict[str, tuple[str, dict[str, Any], Status, str, str]] = {
         "1 of 2 associations have another one: account=risk user=alice",
         "set_default_qos: true",
     ),
+    "claims that wait for each other": (
+        "reclaim-time",
+        # the recorded KillWait 5 and MessageTimeout 10: max(7, 5 + 10) + 5
+        {"site": BANDS.replace("{}", "{grace: 7s}")},
+        Status.WARN,
+        "GraceTime 7 s: claims that meet on a node may start up to 20 s after each other",
+        "grace: 0s",
+    ),
+    "a grace time longer than Slurm's own waits": (
+        "reclaim-time",
+        {"site": BANDS.replace("{}", "{grace: 1m}")},
+        Status.WARN,
+        "up to 65 s after each other",
+        "slurm.conf: KillWait=60",
+    ),
     "factors that cross the bands": (
         "band-order",
         # 40000 + 1000 of the recorded weights against 40000 x (100 - 9) / 100
@@ -77,6 +115,28 @@ BAND_COMPLAINTS: dict[str, tuple[str, dict[str, Any], Status, str, str]] = {
         "PriorityFlags=NO_NORMAL_ASSOC",
         "NO_NORMAL_",
     ),
+    "a node came back since apply": (
+        "quotas-current",
+        # two nodes of 10 GPUs: 6:4 by weight are 12 and 8; one node was out when the quotas were written
+        {"site": BANDS, "nodes": nodes(None, None), "qos_in_use": in_use(6, 4)},
+        Status.WARN,
+        "4 QOSes have other limits than the site file gives now: fg_fg_risk cpu=6,gres/gpu=6,mem=60, not cpu=12,",
+        "sudo fairgpu apply",
+    ),
+    "a node is out for long": (
+        "quotas-current",
+        {"site": BANDS, "nodes": nodes(None, 0), "qos_in_use": in_use(12, 8), "asked_s": 90_000.0},
+        Status.WARN,
+        "fg_fg_risk cpu=12,gres/gpu=12,mem=120, not cpu=6,gres/gpu=6,mem=60",
+        "sudo fairgpu plan",
+    ),
+    "victims that start again between two cycles": (
+        "reclaim-counting",
+        {"site": BANDS + "rebalancer: {interval: 10s}\n"},
+        Status.WARN,
+        "a cycle every 10 s, a requeued job waits 6 s",
+        "site file: rebalancer: {interval: 5s}",
+    ),
     # name of the case: check, what is different, status, part of what was found, part of the fix
 }
 
@@ -90,8 +150,24 @@ BAND_CONTENT: dict[str, tuple[str, dict[str, Any]]] = {
         {"site": BANDS, "config": {"AccountingStorageEnforce": "associations,safe,qos"}},
     ),
     "applied": ("bands-applied", {"site": BANDS, "qos": qos_rows()}),
+    "quotas of today": ("quotas-current", {"site": BANDS, "nodes": nodes(None, None), "qos_in_use": in_use(12, 8)}),
+    "quotas of today with a node out": (
+        "quotas-current",
+        {"site": BANDS, "nodes": nodes(None, 0), "qos_in_use": in_use(6, 4), "asked_s": 90_000.0},
+    ),
+    "quotas without bands": ("quotas-current", {}),
     "defaults": ("default-qos", {"site": BANDS, "assoc_rows": assoc_rows("fg_fg_risk")}),
+    "no grace time": ("reclaim-time", {"site": BANDS}),
     "bands far apart": ("band-order", {"site": BANDS, "qos": qos_rows()}),
+    "victims are seen": ("reclaim-counting", {"site": BANDS}),
+    "slow cycles, slow requeue": (
+        "reclaim-counting",
+        {
+            "site": BANDS + "rebalancer: {interval: 60s}\n",
+            "version": "22.05.8",
+            "config": {"AuthInfo": "(null)"},
+        },
+    ),
     "an agent without bands": (
         "bands-applied",
         {

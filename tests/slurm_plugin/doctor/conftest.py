@@ -67,6 +67,8 @@ def good_facts() -> Facts:
         associated_users=users,
         admin_level="Operator",
         qos=(),
+        nodes=(),
+        qos_in_use=(),
         assoc_rows=(),
         queue_users=frozenset({"alice"}),
         n_jobs=20,

@@ -299,7 +299,27 @@ COMPLAINTS: dict[str, tuple[str, dict[str, Any], Status, str, str]] = {
         "unknown on this host: slurm",
         "peers: [root]",
     ),
-    "Lua is dear": ("lua-cost", {"n_jobs": 10_000}, Status.WARN, "estimate 5.0-13.0 ms", "MinJobAge"),
+    "Lua is dear": (
+        "lua-cost",
+        {"n_jobs": 10_000, "config": {"MinJobAge": "300 sec"}},
+        Status.WARN,
+        "estimate 5.0-13.0 ms",
+        "slurm.conf: MinJobAge=60",
+    ),
+    "Lua is dear for ever": (
+        "lua-cost",
+        {"n_jobs": 10_000, "config": {"MinJobAge": "0 sec"}},
+        Status.WARN,
+        "estimate 5.0-13.0 ms",
+        "slurm.conf: MinJobAge=60",
+    ),
+    "Lua is dear although finished jobs leave soon": (
+        "lua-cost",
+        {"n_jobs": 10_000, "config": {"MinJobAge": "60 sec"}},
+        Status.WARN,
+        "estimate 5.0-13.0 ms",
+        "sbatch --array",
+    ),
     "site file open": ("site-file", {"site_file": SITE_FILE}, Status.FAIL, "writable by everybody", "chmod o-w"),
     "switched off": ("mode", {"is_off": True}, Status.WARN, "switched off", "sudo -u fairgpu fairgpu on"),
     "switch not visible": (

@@ -9,8 +9,9 @@ import pytest
 
 from policies.site_policy import Mode
 from policies.submission.decision import Identity
+from slurm_plugin.client import FakeSlurm
 from slurm_plugin.hook import background
-from slurm_plugin.hook.background import FileWatcher, IdentityRefresher, groups_of_interest, write_stats
+from slurm_plugin.hook.background import FileWatcher, IdentityRefresher, RequeueDefault, groups_of_interest, write_stats
 from slurm_plugin.hook.directory import UserDirectory
 from slurm_plugin.hook.outcome import HookRules
 from slurm_plugin.hook.service import HookService
@@ -174,3 +175,21 @@ def test_a_name_service_that_fails_leaves_the_former_identities(
         IdentityRefresher(users, frozenset).look()
     assert users.identity(1000) is alice
     assert "name_service_failed" in caplog.text
+
+
+def test_the_clusters_requeue_default_is_asked_for_now_and_then(
+    watched: Watched, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now_s = 1000.0
+    monkeypatch.setattr("slurm_plugin.hook.background.time.monotonic", lambda: now_s)
+    slurm = FakeSlurm()
+    default = RequeueDefault(watched.service, slurm.fetch_config)
+    slurm.be_unavailable(1)
+    slurm.config["JobRequeue"] = "0"
+    default.look()
+    assert watched.service.requeues_by_default
+    default.look()
+    assert watched.service.requeues_by_default, "asked again before the pause was over"
+    now_s += background.SETTING_PAUSE_S
+    default.look()
+    assert not watched.service.requeues_by_default

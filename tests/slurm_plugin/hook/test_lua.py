@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Self
 import pytest
 
 import slurm_plugin.hook
-from slurm_plugin.hook.wire import encode_frame
+from slurm_plugin.hook.wire import HEADER_BYTES, encode_frame, parse_fields
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -288,6 +288,40 @@ def test_updates(start: Start, call: str, rc: str, asked: int) -> None:
     running = start()
     (got,) = run_lua(running.path, f"wrap{{uids={{990}}}} {call}")
     assert (got.rc, got.changed, len(running.records())) == (rc, "", asked)
+
+
+BAND_ASKS = {
+    "sbatch": ("submit(job{qos='x', requeue=65534, script='#!/bin/sh'})", "x 65534 1"),
+    "srun": ("submit(job{qos='x', requeue=0})", "x 0 0"),
+    "no QOS, so the script is not looked at": ("submit(job{script=error})", "- - -"),
+    "a user's new QOS": ("modify({qos='b', requeue=65534}, {user_id=1, qos='a', script='#!'}, 1)", "b - 1"),
+    "a user's new QOS with requeue": (
+        "modify({qos='b', requeue=1}, {user_id=1, qos='a', requeue=0, script='#!'}, 1)",
+        "b 1 1",
+    ),
+    "no requeue while it is in a QOS": ("modify({requeue=0}, {user_id=1, qos='a', script='#!'}, 1)", "a 0 1"),
+    "another comment, the QOS stays": ("modify({comment='x', qos='a'}, {user_id=1, qos='a'}, 1)", "- - -"),
+}
+
+
+@pytest.mark.parametrize(("call", "want"), BAND_ASKS.values(), ids=BAND_ASKS.keys())
+def test_what_the_server_hears_of_the_qos(tmp_path: Path, call: str, want: str) -> None:
+    heard: list[dict[str, str]] = []
+
+    def treat(client: socket.socket) -> None:
+        heard.append(parse_fields(client.recv(65_536)[HEADER_BYTES:]))
+        client.sendall(encode_frame("R", {"verdict": "accept"}))
+
+    with Hostile(tmp_path / "s", treat):
+        (got,) = run_lua(tmp_path / "s", f"wrap() {call}")
+    assert got.rc == "0"
+    assert " ".join(heard[0].get(name, "-") for name in ("qos", "requeue", "batch")) == want
+
+
+def test_setting_requeue_or_the_same_qos_asks_nobody(start: Start) -> None:
+    running = start()
+    run_lua(running.path, "wrap() modify({requeue=1, qos='a'}, {user_id=1, qos='a'}, 1)")
+    assert running.records() == []
 
 
 def test_our_minimal_script_loads_and_accepts(tmp_path: Path) -> None:

@@ -6,7 +6,7 @@ import pytest
 
 from policies.records import AccountName, AgentName, PartitionName
 from policies.registry import get_policy
-from policies.site_policy import AgentPolicy, Mode, SitePolicy, TagSource
+from policies.site_policy import AgentPolicy, BandPolicy, Mode, SitePolicy, TagSource
 from policies.submission.decision import Identity
 from slurm_plugin.hook.directory import UserDirectory
 from slurm_plugin.hook.outcome import MAX_MESSAGE, HookRules
@@ -127,6 +127,58 @@ def test_off_is_unchanged_and_unrecorded() -> None:
     desk = Desk(is_off=True)
     assert desk.submit(comment="agent=risk") == {"verdict": "unchanged"}
     assert desk.records == []
+
+
+BANDED = replace(SITE, bands=BandPolicy())
+DEADLY = {
+    "srun": {"qos": "fg_c_rec_borrow", "requeue": "65534", "batch": "0"},
+    "--no-requeue": {"qos": "fg_c_rec_opp", "requeue": "0", "batch": "1"},
+}
+
+
+@pytest.mark.parametrize("fields", DEADLY.values(), ids=DEADLY.keys())
+def test_a_job_that_would_die_in_a_borrow_band_is_refused(fields: dict[str, str]) -> None:
+    reply = Desk(BANDED).submit(**fields)
+    assert (reply["verdict"], "site_factor" in reply) == ("reject", False)
+    assert "may be taken back at any time" in reply["user_msg"]
+    assert Desk(replace(BANDED, mode=Mode.OBSERVE)).submit(**fields) == {"verdict": "unchanged"}
+    assert "only advice" in Desk(replace(BANDED, mode=Mode.ADVISE)).submit(**fields)["user_msg"]
+
+
+def test_a_batch_job_that_says_nothing_follows_the_clusters_default() -> None:
+    desk = Desk(BANDED)
+    fields = {"qos": "fg_c_rec_borrow", "requeue": "65534", "batch": "1"}
+    assert desk.submit(**fields)["verdict"] == "accept"
+    desk.service.requeues_by_default = False
+    assert desk.submit(**fields)["verdict"] == "reject"
+    assert desk.submit(**fields | {"requeue": "1"})["verdict"] == "accept"
+
+
+def test_an_update_to_a_borrow_band_needs_to_say_requeue() -> None:
+    desk = Desk(BANDED)
+    fields = {"qos": "fg_c_rec_borrow", "batch": "1"}
+    assert "say requeue=1 in the same command" in desk.submit("M", **fields)["user_msg"]
+    assert desk.submit("M", **fields, requeue="1")["verdict"] == "accept"
+    assert desk.submit("M", **fields, requeue="0")["verdict"] == "reject"
+
+
+def test_another_agents_band_is_refused() -> None:
+    reply = Desk(BANDED).submit(qos="fg_c_risk", requeue="1", batch="1")
+    assert "belongs to agent risk, and this job counts for agent rec" in reply["user_msg"]
+
+
+def test_an_older_shim_that_sends_no_qos_is_answered_as_before() -> None:
+    assert Desk(BANDED).submit()["verdict"] == "accept"
+
+
+def test_a_mistyped_key_is_told_on_an_accepted_and_on_an_unmanaged_job() -> None:
+    told = Desk().submit(comment="agnet=risk")
+    assert told["verdict"] == "accept"
+    assert "agnet: no tag of FairGPU" in told["user_msg"]
+    left = Desk().submit(comment="agnet=risk", account="guest")
+    assert left["verdict"] == "unchanged"
+    assert "did you mean agent=...?" in left["user_msg"]
+    assert Desk(replace(SITE, mode=Mode.ADVISE)).submit(comment="agnet=risk", account="guest") == left
 
 
 def test_an_unmanaged_job_is_left_alone() -> None:

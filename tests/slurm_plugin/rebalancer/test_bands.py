@@ -8,11 +8,12 @@ from typing import TYPE_CHECKING
 import pytest
 
 from policies.plan import SetBorrowRank, SetPreemptList, SetQos, SetSiteFactor
-from policies.records import AccountName, JobId
+from policies.records import AccountName, AgentName, JobId
 from slurm_plugin.client.qos import NO_LISTS
 from slurm_plugin.errors import SlurmAuthError
 from slurm_plugin.qos_helper.request import Verdict
 from slurm_plugin.rebalancer.daemon import Daemon, Signals
+from slurm_plugin.rebalancer.enact import _chunks
 from slurm_plugin.rebalancer.outcomes import EnactOutcome
 from slurm_plugin.rebalancer.pauses import HELPER_REST_S
 from slurm_plugin.rebalancer.reset import reset_effects
@@ -146,13 +147,51 @@ def test_agents_at_or_below_nominal_leave_the_lists_and_come_back(tmp_path: Path
     world = busy(tmp_path)
     world.cycle()
     assert world.slurm.qos(REC).preempt == ("fg_fake_rec_borrow", "fg_fake_rec_opp")
-    assert world.slurm.qos(RISK).preempt == ("fg_fake_risk_borrow", "fg_fake_risk_opp")
+    assert world.slurm.qos(RISK).preempt == ()  # nobody is above nominal, and no job is in a loan of risk
     for number in range(3, 10):
         world.slurm.start_job(JobId(str(number)), nodes="node03")
     result = world.cycle()
-    assert world.slurm.qos(RISK).preempt == FULL_RISK
+    assert world.slurm.qos(RISK).preempt == ("fg_fake_rec_borrow", "fg_fake_rec_opp")
     assert outcomes(result, SetBorrowRank) == {EnactOutcome.WRITTEN}
     assert world.slurm.qos(f"{REC}_borrow").priority < world.slurm.qos(f"{RISK}_borrow").priority
+
+
+def emptied_lists(world: BandWorld) -> None:
+    """As if a rebalancer had left nobody's loans in any list, and the helper went away then."""
+    for qos in (REC, f"{REC}_borrow"):
+        world.slurm.set_qos(replace(world.slurm.qos(qos), preempt=()))
+
+
+def test_no_job_borrows_before_its_own_agent_could_take_it_back(tmp_path: Path) -> None:
+    world = busy(tmp_path)
+    emptied_lists(world)
+    world.helper.is_away = True
+    result = world.cycle()
+    assert outcomes(result, SetQos) == {EnactOutcome.UNHELPED}
+    assert {world.qos_of(number) for number in range(3, 10)} == {REC}
+    world.helper.is_away = False
+    world.cycle()
+    assert len(world.slurm.moved) == 7
+    assert set(world.slurm.qos(REC).preempt) == {f"{REC}_borrow", f"{REC}_opp"}
+
+
+def test_a_move_back_needs_no_list(tmp_path: Path) -> None:
+    world = busy(tmp_path)
+    world.cycle()
+    emptied_lists(world)
+    world.slurm.finish_job(JobId("2"))
+    world.helper.is_away = True
+    n_moved = len(world.slurm.moved)
+    world.cycle()
+    assert [qos for _, qos in world.slurm.moved[n_moved:]] == [REC, REC]
+
+
+def test_lists_with_one_value_are_one_change_however_many() -> None:
+    changes = [
+        SetPreemptList(qos=f"q{n:03}", agent=AgentName("a"), old=("x",), new=("y",) if n < 250 else (), reason="")
+        for n in range(300)
+    ]
+    assert [len(chunk) for chunk in _chunks(changes)] == [250, 50]
 
 
 def test_equal_changes_are_asked_once(tmp_path: Path) -> None:

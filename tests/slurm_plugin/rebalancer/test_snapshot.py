@@ -37,6 +37,7 @@ from policies.records import (
 )
 from policies.site_policy import AgentPolicy, JobOrder, Mode, SitePolicy, SlaTargets
 from slurm_plugin.snapshot import (
+    MIB,
     Snapshot,
     SnapshotError,
     load_run,
@@ -154,6 +155,8 @@ def test_a_snapshot_of_the_first_version_is_read_with_defaults() -> None:
     body = json.loads(snapshot_bytes(SNAPSHOT))
     body["version"] = 1
     del body["snapshot"]["band_memory"], body["snapshot"]["observation"]["qos"], body["snapshot"]["plan"]["band_memory"]
+    for node in body["snapshot"]["observation"]["nodes"]:
+        del node["out_since_s"]
     factor, *others = body["snapshot"]["plan"]["decisions"]
     del factor["kind"]
     body["snapshot"]["plan"]["decisions"] = [factor]
@@ -241,6 +244,10 @@ HOSTILE = {
     "infinity": (_set("snapshot.now_s", 1e999), "now_s: inf is out of range"),
     "negative amount": (_set("snapshot.observation.jobs.0.tres.0.1", -1), "TRES amount is not in 0.."),
     "node of an exabyte": (_set("snapshot.observation.nodes.0.tres.0.1", 2**51), "TRES amount is not in 0.."),
+    "node out since before time": (
+        _set("snapshot.observation.nodes.0.out_since_s", -1),
+        "snapshot.observation.nodes: a time is not in 0..",
+    ),
     "negative time": (_set("snapshot.observation.jobs.0.submit_s", -1), "a time is not in 0.."),
     "negative tasks": (_set("snapshot.observation.jobs.0.n_tasks", -1), "n_tasks or n_nodes"),
     "scale of nothing": (_set("snapshot.site_policy.factor_scale", 0), "factor_scale: 0 is not in 1.."),
@@ -287,9 +294,19 @@ def test_bytes_that_are_no_json_are_refused(raw: bytes) -> None:
 
 
 def test_a_gzip_bomb_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("slurm_plugin.snapshot.MAX_BYTES", 1000)
-    with pytest.raises(SnapshotError, match="larger than 1000 bytes"):
-        parse_snapshot(gzip.compress(b" " * 2000))
+    monkeypatch.setattr("slurm_plugin.snapshot.MAX_BYTES", MIB)
+    with pytest.raises(SnapshotError, match=r"^unpacked it is larger than 1 MiB, the limit; a cycle with"):
+        parse_snapshot(gzip.compress(b" " * (MIB + 1)))
+
+
+def test_a_file_that_is_no_snapshot_of_one_cycle_is_refused_by_its_size(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr("slurm_plugin.snapshot.MAX_BYTES", MIB)
+    path = tmp_path / "large.json"
+    path.write_bytes(b" " * (MIB + 1))
+    with pytest.raises(SnapshotError, match=r"large\.json: it is larger than 1 MiB"):
+        read_snapshot(path)
 
 
 def test_a_missing_file_is_named(tmp_path: Path) -> None:

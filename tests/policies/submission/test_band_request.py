@@ -1,0 +1,117 @@
+"""Who may ask for which band by name, and what is said to the others."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from fractions import Fraction
+
+import pytest
+
+from policies.records import AccountName, AgentName, PartitionName
+from policies.site_policy import AgentPolicy, BandPolicy, Quota, QuotaKind, SitePolicy
+from policies.submission.band_request import BandNames, BandRequest
+from policies.submission.decision import (
+    Identity,
+    SubmissionDecision,
+    SubmissionRequest,
+    Verdict,
+    decide_submission,
+)
+
+
+def agent(name: str, quota: Quota = Quota()) -> AgentPolicy:  # noqa: B008 - a frozen value
+    return AgentPolicy(name=AgentName(name), accounts=(AccountName(name),), base_weight=Fraction(1), quota=quota)
+
+
+SITE = SitePolicy(
+    cluster="C",
+    partitions=(PartitionName("gpu"),),
+    agents=(agent("rec"), agent("risk"), agent("vision", Quota(kind=QuotaKind.NONE))),
+    bands=BandPolicy(),
+)
+ALICE = Identity(user="alice", groups=frozenset())
+BATCH = BandRequest()
+
+
+def decide(
+    band: BandRequest, *, account: str = "rec", partition: str = "gpu", text: str = "", site: SitePolicy = SITE
+) -> SubmissionDecision:
+    request = SubmissionRequest(identity=ALICE, account=account, partitions=(partition,), text=text, band=band)
+    return decide_submission(request, site)
+
+
+ACCEPTED = {
+    "no QOS": "",
+    "the agent's own quota": "fg_c_rec",
+    "its own borrow band, by a job that survives": "fg_c_rec_borrow",
+    "its own opportunistic band in capitals": "FG_C_REC_OPP",
+    "a QOS of the site": "long",
+    "a QOS of another cluster": "fg_d_risk_borrow",
+    "what would be the QOS of an agent without quota": "fg_c_vision",
+    "a list of own bands": "fg_c_rec,fg_c_rec_borrow",
+}
+
+
+@pytest.mark.parametrize("qos", ACCEPTED.values(), ids=ACCEPTED.keys())
+def test_accepted(qos: str) -> None:
+    assert decide(replace(BATCH, qos=qos)).verdict is Verdict.ACCEPT
+
+
+MAY_GO = "may be taken back at any time, and"
+REFUSED = {
+    "srun": (
+        replace(BATCH, qos="fg_c_rec_borrow", is_batch=False),
+        (
+            f"FairGPU: Jobs in QOS fg_c_rec_borrow {MAY_GO} srun and salloc die of it: only batch jobs that may be "
+            "requeued borrow. Use sbatch, or ask for qos=fg_c_rec."
+        ),
+    ),
+    "no requeue": (
+        replace(BATCH, qos="fg_c_rec_opp", is_requeueable=False),
+        (
+            f"FairGPU: Jobs in QOS fg_c_rec_opp {MAY_GO} a job that may not be requeued dies of it. Leave out "
+            "--no-requeue, or ask for qos=fg_c_rec."
+        ),
+    ),
+    "requeue unknown": (
+        replace(BATCH, qos="fg_c_rec_borrow", is_requeueable=None),
+        (
+            f"FairGPU: Jobs in QOS fg_c_rec_borrow {MAY_GO} whether this job may be requeued is not known here. "
+            "Leave the QOS as it is, since waiting jobs are moved by FairGPU, say requeue=1 in the same command, or "
+            "ask for qos=fg_c_rec."
+        ),
+    ),
+    "the quota of another agent": (
+        replace(BATCH, qos="fg_c_risk"),
+        (
+            "FairGPU: QOS fg_c_risk belongs to agent risk, and this job counts for agent rec. Leave the QOS out, rec's "
+            "quota is the default, or ask for qos=fg_c_rec."
+        ),
+    ),
+}
+
+
+@pytest.mark.parametrize(("band", "message"), REFUSED.values(), ids=REFUSED.keys())
+def test_refused_with_the_next_step(band: BandRequest, message: str) -> None:
+    got = decide(band)
+    assert (got.verdict, got.agent, got.message) == (Verdict.REJECT, "rec", message)
+
+
+def test_one_wrong_band_in_a_list_is_enough() -> None:
+    assert decide(replace(BATCH, qos="fg_c_rec, fg_c_risk_borrow")).verdict is Verdict.REJECT
+
+
+def test_a_job_that_is_no_agents_is_only_kept_from_dying() -> None:
+    assert decide(replace(BATCH, qos="fg_c_risk_borrow"), partition="cpu").verdict is Verdict.UNMANAGED
+    got = decide(replace(BATCH, qos="fg_c_risk_borrow", is_batch=False), partition="cpu")
+    assert (got.verdict, got.agent) == (Verdict.REJECT, None)
+
+
+def test_a_refused_tag_is_told_first() -> None:
+    assert "may not use tag" in decide(replace(BATCH, qos="fg_c_risk"), text="agent=risk").message
+
+
+def test_without_bands_no_qos_is_ours() -> None:
+    site = replace(SITE, bands=None)
+    assert decide(replace(BATCH, qos="fg_c_risk_borrow", is_batch=False), site=site).verdict is Verdict.ACCEPT
+    assert not BandNames.from_policy(site).by_qos
