@@ -16,6 +16,7 @@ from slurm_plugin.rebalancer.daemon import Daemon, Signals
 from slurm_plugin.rebalancer.enact import _chunks
 from slurm_plugin.rebalancer.outcomes import EnactOutcome
 from slurm_plugin.rebalancer.pauses import HELPER_REST_S
+from slurm_plugin.rebalancer.preempt_lists import restore_lists
 from slurm_plugin.rebalancer.reset import reset_effects
 from tests.slurm_plugin.rebalancer.band_world import FULL_RISK, REC, RISK, BandWorld
 from tests.slurm_plugin.rebalancer.world import make_job
@@ -261,6 +262,21 @@ def test_a_clean_stop_restores_the_lists(tmp_path: Path) -> None:
     written = "SELECT * FROM band_decisions WHERE kind = 'SetPreemptList' AND outcome = 'written'"
     assert world.rebalancer.history.query(written)
     assert world.slurm.qos(RISK).preempt == FULL_RISK
+
+
+def test_a_stop_just_after_slurmdbd_was_away_writes_every_list(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    world = busy(tmp_path)
+    before = world.slurm.fetch_qos()[0]
+    world.cycle()
+    assert world.slurm.qos(RISK).preempt != FULL_RISK
+    # What slurmdbd said last is older than what was written since.
+    monkeypatch.setattr(world.slurm, "fetch_qos", lambda: (before, ((f"{NO_LISTS}: slurmdbd is away", 1),)))
+    world.helper.asked.clear()
+    report = restore_lists(world.site.policy, world.slurm, world.helper)
+    assert world.slurm.qos(RISK).preempt == FULL_RISK
+    assert not report.failed
+    bands = [change.names[0].endswith("_borrow") for change in world.helper.asked]
+    assert bands == sorted(bands, reverse=True)  # the lists of borrow QOSes first
 
 
 @pytest.mark.parametrize("is_down", [False, True])
