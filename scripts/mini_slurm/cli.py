@@ -9,7 +9,7 @@ import time
 from typing import TYPE_CHECKING, Final
 
 from mini_slurm import cluster, daemons, place, report
-from mini_slurm.spec import DEFAULT_TYPES, ClusterSpec
+from mini_slurm.spec import DEFAULT_TYPES, HOOKS, ClusterSpec
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -82,7 +82,15 @@ def _add_up(verbs: Verbs) -> None:
     up.add_argument("--cpus-per-node", type=int, default=32, metavar="C", help="(default %(default)s)")
     up.add_argument("--mem-per-node", type=int, default=262144, metavar="MIB", help="MiB (default %(default)s)")
     up.add_argument("--cpu-nodes", type=int, default=1, metavar="N", help="nodes without GPUs (default %(default)s)")
-    up.add_argument("--hook", action="store_true", help="JobSubmitPlugins=lua with FairGPU's line in the script")
+    up.add_argument(
+        "--hook",
+        nargs="?",
+        const="lua",
+        default="",
+        choices=HOOKS,
+        help="the submit hook: lua (default; JobSubmitPlugins=lua with FairGPU's line in the script), compiled "
+        "(JobSubmitPlugins=fairgpu), or both (lua,fairgpu: the site's own script, and the compiled hook after it)",
+    )
     up.add_argument("--hook-deadline-ms", type=int, default=20, help="the shim's deadline (default %(default)s)")
     up.add_argument(
         "--install",

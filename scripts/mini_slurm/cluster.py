@@ -88,6 +88,8 @@ def up(spec: ClusterSpec, *, install: bool) -> bool:
             _write_files(spec, root, release.cgroup_conf)
             (root / "etc/slurm.conf").write_text(slurm_files.slurm_conf(spec, root, release))
             processes.start_init(root, spec.gpus_per_node)
+            if spec.is_compiled:
+                daemons.build_hook(root)
             daemons.start_munge(root)
             daemons.start_database(root)
             daemons.start_slurmdbd(root)
@@ -156,7 +158,7 @@ def _write_files(spec: ClusterSpec, root: Path, cgroup_conf: str | None) -> None
         "hosts": site_files.hosts_text(),
         "my.cnf": site_files.mariadb_cnf(root),
         "gres.conf": slurm_files.gres_conf(spec, root),
-        "job_submit.lua": site_files.submit_lua(root, spec.hook_deadline_ms),
+        "job_submit.lua": site_files.submit_lua(spec, root),
         "fairgpu-site.yaml": site_files.site_yaml(spec, root),
         "spec.json": spec.to_json(),
     }

@@ -55,6 +55,13 @@ def start_munge(root: Path) -> None:
     must_run(root, argv, log="munged", user="munge")
 
 
+def build_hook(root: Path) -> None:
+    """Compile FairGPU's submit plugin into the cluster's own plugin directory."""
+    site = root / "etc/fairgpu-site.yaml"
+    argv = ["fairgpu", "hook", "build", "--offline", f"--into={root}/lib", f"--site={site}"]
+    must_run(root, argv, log="init")
+
+
 def start_database(root: Path) -> None:
     """Make an empty data directory, start MariaDB on a private socket and create slurmdbd's database.
 

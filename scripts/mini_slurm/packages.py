@@ -28,23 +28,31 @@ PACKAGES: Final = (
     "lua-socket",
     "iproute2",
     "util-linux",
+    "gcc",
+    "libc6-dev",
+    "libslurm-dev",
 )
 _COMMANDS: Final = (
     *("slurmctld", "slurmd", "slurmdbd", "sacctmgr", "sbatch", "sprio", "munged"),
-    *("mariadbd", "mariadb-install-db", "mariadb", "ip", "nsenter", "unshare", "setpriv"),
+    *("mariadbd", "mariadb-install-db", "mariadb", "ip", "nsenter", "unshare", "setpriv", "cc"),
 )
+LUA_PLUGIN: Final = "*/slurm*/job_submit_lua.so"
+"""Below /usr/lib."""
+
 _LIBRARIES: Final = (
-    "*/slurm*/job_submit_lua.so",
+    LUA_PLUGIN,
     "*/slurm*/accounting_storage_mysql.so",
     "*/lua/5.1/socket/unix.so",
 )
+_HEADERS: Final = ("/usr/include/slurm/slurm.h",)
 _POLICY: Final = Path("/usr/sbin/policy-rc.d")
 
 
 def missing() -> list[str]:
     """Return the commands and files that are not there; empty when nothing need be installed."""
     commands = [name for name in _COMMANDS if shutil.which(name, path=SYSTEM_PATH) is None]
-    return commands + [pattern for pattern in _LIBRARIES if not any(Path("/usr/lib").glob(pattern))]
+    libraries = [pattern for pattern in _LIBRARIES if not any(Path("/usr/lib").glob(pattern))]
+    return commands + libraries + [path for path in _HEADERS if not Path(path).exists()]
 
 
 def ensure(*, install: bool) -> None:

@@ -62,6 +62,19 @@ _ACTIVATION: Final = (
     'if ok then fairgpu.wrap{{socket="{root}/run/fairgpu/hook.sock", deadline_ms={deadline_ms}}} end'
 )
 
+_SITES_OWN: Final = """\
+-- Something of the site's own, so that a test sees that both plugins ran.
+local submit = slurm_job_submit
+function slurm_job_submit(job_desc, part_list, submit_uid)
+    if job_desc.name == "refused-by-the-site" then
+        slurm.log_user("the site says no")
+        return slurm.ERROR
+    end
+    job_desc.admin_comment = "seen by the site"
+    return submit(job_desc, part_list, submit_uid)
+end
+"""
+
 _SITE_YAML: Final = """\
 cluster: {name}
 mode: enforce
@@ -97,9 +110,10 @@ def mariadb_cnf(root: Path) -> str:
     return _MARIADB.format(root=root)
 
 
-def submit_lua(root: Path, deadline_ms: int = 20) -> str:
-    """Return job_submit.lua: accepts everything, then hands over to FairGPU's shim if that can be loaded."""
-    return _SUBMIT_LUA.format(repo=REPO, activation=_ACTIVATION.format(root=root, deadline_ms=deadline_ms))
+def submit_lua(spec: ClusterSpec, root: Path) -> str:
+    """Return job_submit.lua: accepts everything, then hands over to FairGPU's shim unless the compiled one is used."""
+    activation = _ACTIVATION.format(root=root, deadline_ms=spec.hook_deadline_ms)
+    return _SUBMIT_LUA.format(repo=REPO, activation=_SITES_OWN if spec.is_compiled else activation)
 
 
 def site_yaml(spec: ClusterSpec, root: Path) -> str:

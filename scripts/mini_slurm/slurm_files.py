@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from mini_slurm.packages import LUA_PLUGIN
 from mini_slurm.spec import ClusterSpec, NodeGroup, fold
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from mini_slurm.releases import Release
 
 ADDRESS: Final = "10.99.0.1"
@@ -97,11 +97,24 @@ def slurm_conf(spec: ClusterSpec, root: Path, release: Release) -> str:
         # Without a default a job takes all memory of its node and nothing shares it.
         f"DefMemPerCPU={min(_DEFAULT_MEM_PER_CPU_MIB, spec.mem_per_node_mib // spec.cpus_per_node)}",
         *release.slurm_conf,
-        *(["JobSubmitPlugins=lua"] if spec.hook else []),
+        *_hook_lines(spec, root),
         *(_node_line(spec, group) for group in spec.groups()),
         *_partition_lines(spec),
     ]
     return _FIXED + "\n".join(lines) + "\n"
+
+
+def _hook_lines(spec: ClusterSpec, root: Path) -> list[str]:
+    if not spec.hook:
+        return []
+    plugins = {"lua": "lua", "compiled": "fairgpu", "both": "lua,fairgpu"}[spec.hook]
+    folders = [plugin_dir(), *([root / "lib"] if spec.is_compiled else [])]
+    return [f"JobSubmitPlugins={plugins}", f"PluginDir={':'.join(map(str, folders))}"]
+
+
+def plugin_dir() -> Path:
+    """Return the directory of Slurm's own plugins."""
+    return min(Path("/usr/lib").glob(LUA_PLUGIN)).parent
 
 
 def _node_line(spec: ClusterSpec, group: NodeGroup) -> str:

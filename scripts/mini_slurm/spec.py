@@ -9,6 +9,7 @@ from typing import Final
 from mini_slurm.place import MiniError
 
 DEFAULT_TYPES: Final = ("a100", "h100")
+HOOKS: Final = ("lua", "compiled", "both")
 _FIRST_PORT: Final = 27001
 
 
@@ -23,7 +24,7 @@ class NodeGroup:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClusterSpec:
-    """The shape of a cluster; memory in MiB per node."""
+    """The shape of a cluster; memory in MiB per node; `hook` is one of `HOOKS` or empty."""
 
     name: str
     nodes: int = 4
@@ -32,7 +33,7 @@ class ClusterSpec:
     cpus_per_node: int = 32
     mem_per_node_mib: int = 262144
     cpu_nodes: int = 1
-    hook: bool = False
+    hook: str = ""
     hook_deadline_ms: int = 20
 
     def __post_init__(self) -> None:
@@ -55,6 +56,11 @@ class ClusterSpec:
         if len(self.types) > self.nodes > 0:
             problems.append("--types has more types than there are nodes")
         return problems
+
+    @property
+    def is_compiled(self) -> bool:
+        """Whether slurmctld loads the compiled hook."""
+        return self.hook in {"compiled", "both"}
 
     def groups(self) -> tuple[NodeGroup, ...]:
         """Return the node groups: GPU types in contiguous, nearly equal blocks, then the CPU-only nodes."""

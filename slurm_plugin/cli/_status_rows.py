@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from policies.census import compute_state
+from policies.quota.disruption import BOUND
 from policies.weights import AgentWeight, compute_weights
 from slurm_plugin.cli._numbers import amount, amounts, decimal, duration
 from slurm_plugin.cli._output import print_table
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
     from policies.plan import AgentStanding, Plan
     from policies.records import AgentName
     from slurm_plugin.cli._health import Health
+    from slurm_plugin.cli._watch import Seen
     from slurm_plugin.rebalancer.update_budget import ControllerLoad, UpdateBudget
     from slurm_plugin.snapshot import Snapshot
 
@@ -166,6 +168,23 @@ def describe_budget(budget: UpdateBudget | None, load: ControllerLoad | None) ->
         f"RPC budget: {used}; slurmctld spent {load.total_s * 1000:.1f} ms on {load.n_rpcs} RPCs of user "
         f"{load.user}{each}"
     )
+
+
+def describe_disruption(seen: Seen) -> list[str]:
+    """Return what reclaims took for what was claimed, against the bound, in one line; none without bands or history."""
+    bands, disruption = seen.snapshot.site_policy.bands, seen.disruption
+    if bands is None or disruption is None:
+        return []
+    told = f"Reclaims in the last {duration(bands.window_s)}: {disruption.n_reclaims} job(s) taken back"
+    if disruption.ratio is not None:
+        verdict = "within" if disruption.is_within_bound else "above"
+        told += (
+            f", {disruption.n_taken} GPU(s) for {disruption.n_asked} asked: {float(disruption.ratio):.2f} for one, "
+            f"{verdict} the bound of {float(BOUND):g}"
+        )
+    if disruption.n_unattributed:
+        told += f"; {disruption.n_unattributed} with no claim seen"
+    return [told]
 
 
 def _brief(seconds: float) -> str:

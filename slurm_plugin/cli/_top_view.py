@@ -13,7 +13,7 @@ from slurm_plugin.cli._band_table import BandUse, band_cells, band_use
 from slurm_plugin.cli._health import describe_health
 from slurm_plugin.cli._numbers import amount, duration
 from slurm_plugin.cli._output import clean
-from slurm_plugin.cli._status_rows import agent_cells, describe_budget, mode_line, sla_readings
+from slurm_plugin.cli._status_rows import agent_cells, describe_budget, describe_disruption, mode_line, sla_readings
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -57,7 +57,7 @@ def render(picture: Picture, *, now_s: float, width: int, keys: str = "", waitin
             parts.append(Text("Looking at the cluster ..."))
         return Group(*parts)
     parts += [Text(), _agents(seen, width), Text(_BAR_LEGEND, style="dim"), Text()]
-    parts += [_line(text, width) for text in (*_reclaims(seen), *_findings(seen))]
+    parts += [_line(text, width) for text in (*_reclaims(seen), *describe_disruption(seen), *_findings(seen))]
     if seen.health is not None:
         parts += [_line(text, width) for text in describe_health(seen.health)]
     parts.append(Text(clean(describe_budget(seen.budget, seen.load))))

@@ -11,10 +11,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+from policies.quota.disruption import Disruption
 from policies.records import Observation
 from slurm_plugin.cli._fresh import fresh_snapshot
 from slurm_plugin.cli._health import Health, check_health, service_user
-from slurm_plugin.cli._history import latest_reclaims
+from slurm_plugin.cli._history import latest_reclaims, recent_disruption
 from slurm_plugin.client import SlurmClient
 from slurm_plugin.errors import SlurmError
 from slurm_plugin.rebalancer.daemon import Memory
@@ -40,6 +41,8 @@ class Seen:
     reclaims : tuple of mapping
         Rows of the history's table ``reclaims``, newest first: the history's where this user may read it, else those
         seen between two looks.
+    disruption : Disruption or None
+        What reclaims within the site's window took for what was claimed; ``None`` without bands or history.
     """
 
     snapshot: Snapshot
@@ -47,6 +50,7 @@ class Seen:
     budget: UpdateBudget | None = None
     load: ControllerLoad | None = None
     reclaims: tuple[Mapping[str, Any], ...] = ()
+    disruption: Disruption | None = None
 
 
 @dataclass(slots=True, kw_only=True)
@@ -80,7 +84,12 @@ class Watch:
             budget=read_budget(self.site.paths.run_dir),
             load=self._fetch_load(now_s),
             reclaims=latest_reclaims(self.site, N_RECLAIMS) or tuple(self._reclaims),
+            disruption=self._disruption(now_s),
         )
+
+    def _disruption(self, now_s: float) -> Disruption | None:
+        bands = self.site.policy.bands
+        return None if bands is None else recent_disruption(self.site, since_s=now_s - bands.window_s)
 
     def _note_reclaims(self, snapshot: Snapshot) -> None:
         before, self._before = self._before, snapshot.observation

@@ -18,6 +18,7 @@ _VERBS: Final[dict[str, tuple[str, str]]] = {
     "demo": ("slurm_plugin.cli.demo", "Replay a recorded run; no root, no Slurm."),
     "doctor": ("slurm_plugin.cli.doctor", "Is this Slurm ready, and which line is missing?"),
     "explain": ("slurm_plugin.cli.explain", "Why does this job wait, digit for digit?"),
+    "hook": ("slurm_plugin.cli.hook", "Build the submit plugin for this Slurm."),
     "hook-server": ("slurm_plugin.cli.hook_server", "Daemon: answer slurmctld's submit hook."),
     "off": ("slurm_plugin.cli.switch", "Stop every effect now."),
     "on": ("slurm_plugin.cli.switch", "Resume after 'off'."),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -16,6 +17,7 @@ from slurm_plugin.cli._status_rows import (
     capacity_section,
     describe_budget,
     describe_decisions,
+    describe_disruption,
     findings_section,
     sla_readings,
     sla_state,
@@ -78,6 +80,8 @@ def print_status(seen: Seen) -> None:
         for line in describe_health(health):
             print_line(line)
         print_line(describe_budget(seen.budget, seen.load))
+        for line in describe_disruption(seen):
+            print_line(line)
     if plan.findings:
         findings_section(plan).print()
     if plan.decisions:
@@ -106,4 +110,5 @@ def status_record(seen: Seen) -> dict[str, Any]:
         "health": seen.health,
         "rpc_budget": {"updates": seen.budget, "controller": seen.load},
         "reclaims": seen.reclaims,
+        "disruption": None if seen.disruption is None else {**asdict(seen.disruption), "ratio": seen.disruption.ratio},
     }

@@ -10,6 +10,7 @@ from typing import Final
 
 from policies.records import NodeRecord, QosRecord
 from slurm_plugin.bands.accounting import AssocRow, QosRow
+from slurm_plugin.hook.plugin_file import PluginFile
 from slurm_plugin.site import SiteFile
 
 _RELEASE: Final = re.compile(r"(\d+)\.(\d+)")
@@ -51,6 +52,8 @@ class HostFacts:
         Names in ``hook.peers`` that this host does not know.
     script : str or None
         Text of ``job_submit.lua``, ``None`` if it is not readable here.
+    plugin : PluginFile or None
+        The compiled shim that Slurm would load from here.
     shadowing : tuple of str
         Other distributions that bring one of our package names.
     standings_age_s : float or None
@@ -66,6 +69,7 @@ class HostFacts:
     service_uid: int | None = None
     unknown_peers: tuple[str, ...] = ()
     script: str | None = None
+    plugin: PluginFile | None = None
     shadowing: tuple[str, ...] = ()
     is_path_safe: bool = True
     standings_age_s: float | None = None

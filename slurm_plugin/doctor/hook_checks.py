@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final
 from slurm_plugin.doctor.access_checks import slurm_user
 from slurm_plugin.doctor.check import CheckRule, Verdict, fail, ok, unknown, warn
 from slurm_plugin.doctor.shim_script import differing_options, has_code_after_return, shim_lines, without_comments
+from slurm_plugin.hook.plugin_file import PLUGIN_NAME, SETTINGS_NAME, differing_settings, release_of
 
 if TYPE_CHECKING:
     from slurm_plugin.doctor.facts import Facts
@@ -56,6 +57,8 @@ def _script(facts: Facts) -> Verdict:
 def _loading(code: str, facts: Facts) -> Verdict:
     fix = shim_lines(facts)
     if _MODULE not in code:
+        if "fairgpu" in facts.setting_list("JobSubmitPlugins"):
+            return ok("the site's own; the compiled plugin asks us")
         return warn("does not load fairgpu", "slurmctld runs the script but never asks us", fix)
     if facts.release >= (26, 5) and "pcall" not in code:
         return warn("loads fairgpu without pcall", "from Slurm 26.05 a Lua error refuses the job", fix)
@@ -63,6 +66,32 @@ def _loading(code: str, facts: Facts) -> Verdict:
     if differing:
         return warn(f"differs from the site file: {', '.join(differing)}", "the script's values count", fix)
     return ok("loads fairgpu with the site file's values")
+
+
+def _compiled(facts: Facts) -> Verdict:
+    if "fairgpu" not in facts.setting_list("JobSubmitPlugins"):
+        return ok("not in use")
+    plugin = facts.host.plugin
+    if plugin is None:
+        return fail(
+            f"no {PLUGIN_NAME} in {facts.setting('PluginDir')}",
+            "slurmctld does not start without it (only the controller needs the file)",
+            "sudo fairgpu hook build",
+        )
+    if release_of(plugin.built_for) != f"{facts.release[0]}.{facts.release[1]:02}":
+        return warn(
+            f"{plugin.path} is for Slurm {plugin.built_for or 'unknown'}",
+            f"under Slurm {facts.version} it passes all jobs unchanged",
+            "sudo fairgpu hook build, then restart slurmctld",
+        )
+    differing = differing_settings(plugin.settings, facts.site.hook)
+    if differing:
+        why = f"what {SETTINGS_NAME} beside it says counts"
+        return warn(f"differs from the site file: {', '.join(differing)}", why, "sudo fairgpu hook build")
+    if "lua" in facts.setting_list("JobSubmitPlugins") and _MODULE in without_comments(facts.host.script or ""):
+        fix = "take fairgpu out of job_submit.lua"
+        return warn("job_submit.lua loads fairgpu, too", "each job is asked about twice", fix)
+    return ok(f"{plugin.path}, for Slurm {plugin.built_for}")
 
 
 def _socket(facts: Facts) -> Verdict:
@@ -138,6 +167,7 @@ def _fewer_jobs(facts: Facts) -> str:
 CHECKS: Final = (
     CheckRule(name="job-submit", judge=_job_submit, needs=("config",)),
     CheckRule(name="lua-script", judge=_script, needs=("config",)),
+    CheckRule(name="compiled-hook", judge=_compiled, needs=("config",)),
     CheckRule(name="hook-server", judge=_socket),
     CheckRule(name="hook-peers", judge=_peers, needs=("config",)),
     CheckRule(name="lua-cost", judge=_lua_cost, needs=("config", "n_jobs")),

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Final
 
 from slurm_plugin.doctor.facts import HostFacts, PathFact
 from slurm_plugin.doctor.ping import ping_hook
+from slurm_plugin.hook.plugin_file import find_plugin
 from slurm_plugin.rebalancer.standings import read_standings_age_s
 from slurm_plugin.site.switch import is_off
 
@@ -37,14 +38,15 @@ def collect_host(site: SiteFile, config: Mapping[str, str]) -> HostFacts:
     now_s = time.time()
     return HostFacts(
         service_user=user,
-        service_uid=_uid_of(user),
+        service_uid=uid_of(user),
         now_s=now_s,
         site_file=look_at(site.path, mounts),
         state_dir=state_dir,
         run_dir=look_at(site.paths.run_dir, mounts),
         ping=ping_hook(site.hook.socket),
-        unknown_peers=tuple(name for name in site.hook.peers if _uid_of(name) is None),
+        unknown_peers=tuple(name for name in site.hook.peers if uid_of(name) is None),
         script=_read_script(config.get("SLURM_CONF", "")),
+        plugin=find_plugin(config.get("PluginDir", "")),
         shadowing=find_shadowing(packages_distributions()),
         is_path_safe=is_path_safe(sys.path, is_safe_flag=sys.flags.safe_path),
         standings_age_s=read_standings_age_s(site.paths.run_dir, now_s),
@@ -119,7 +121,8 @@ def _user_name(uid: int) -> str:
         return str(uid)
 
 
-def _uid_of(name: str) -> int | None:
+def uid_of(name: str) -> int | None:
+    """Return a user's uid, ``None`` for a name that this host does not know."""
     try:
         return pwd.getpwnam(name).pw_uid
     except KeyError:

@@ -6,22 +6,24 @@ import itertools
 import re
 from typing import TYPE_CHECKING, Final
 
+from slurm_plugin.hook.plugin_file import DEFAULTS
+from slurm_plugin.hook.shim_settings import shim_options, trusted_uids
+
 if TYPE_CHECKING:
     from slurm_plugin.doctor.facts import Facts
 
-SHIM_DEFAULTS: Final = {"socket": '"/run/fairgpu/hook.sock"', "deadline_ms": "20", "failures": "3", "pause_s": "10"}
+SHIM_DEFAULTS: Final = DEFAULTS | {"socket": f'"{DEFAULTS["socket"]}"'}
 """What ``fairgpu.lua`` takes for an option that the script leaves out (compared with the file in a test)."""
 
 _OPTION: Final = re.compile(r"\b(?P<name>socket|deadline_ms|failures|pause_s)\s*=\s*(?P<value>\"[^\"]*\"|[\d.]+)")
 _RETURN: Final = re.compile(r"return\b[^{(]*$")
 _BLOCK_END: Final = re.compile(r"\s*(end|else|elseif|until)\b")
-_UID: Final = re.compile(r"\((\d+)\)")
 
 
 def shim_lines(facts: Facts) -> str:
     """Return the lines for the end of ``job_submit.lua``, with the values of the site file."""
     options = ", ".join(f"{name} = {value}" for name, value in _wanted(facts).items())
-    uids = ", ".join(str(uid) for uid in _own_uids(facts))
+    uids = ", ".join(str(uid) for uid in trusted_uids(facts.config, facts.host.service_uid))
     return (
         "job_submit.lua, after both functions and before a final 'return slurm.SUCCESS':\n"
         '  local ok, fairgpu = pcall(require, "fairgpu")\n'
@@ -54,19 +56,5 @@ def has_code_after_return(code: str) -> bool:
 
 
 def _wanted(facts: Facts) -> dict[str, str]:
-    hook = facts.site.hook
-    return {
-        "socket": f'"{hook.socket}"',
-        "deadline_ms": f"{hook.deadline_s * 1000:g}",
-        "failures": str(hook.breaker_failures),
-        "pause_s": f"{hook.breaker_pause_s:g}",
-    }
-
-
-def _own_uids(facts: Facts) -> tuple[int, ...]:
-    """Return the uids whose job updates are our own or Slurm's: they pass without being asked about."""
-    match = _UID.search(facts.setting("SlurmUser"))
-    found = {int(match[1])} if match else set()
-    if facts.host.service_uid is not None:
-        found.add(facts.host.service_uid)
-    return tuple(sorted(found - {0}))
+    options = shim_options(facts.site.hook)
+    return options | {"socket": f'"{options["socket"]}"'}

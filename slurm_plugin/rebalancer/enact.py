@@ -111,7 +111,7 @@ class Enactor:
         n_granted, self.bucket = self.bucket.take(len(factors) + len(moves), now_s=now_s)
         factors = factors[:n_granted]
         report = apply_restores(factors, self.client, self.history, at_s=observation.at_s)
-        moved = apply_moves(moves[: n_granted - len(factors)], self.client, self.history, at_s=observation.at_s)
+        moved = apply_moves(moves[: n_granted - len(factors)], self.client)
         for job_id, _ in report.failed:
             self.pauses.note_refused(factor_key(job_id), now_s=now_s)
         for job_id, _ in moved.failed:

@@ -34,8 +34,8 @@ class Reclaim:
         Slurm's count afterwards.
     ran_s : float
         How long it had run when it was last seen.
-    claimant, claimant_job
-        Who has or waits for the place; ``None`` if nobody was seen.
+    claimant, claim
+        Who has or waits for the place, and with which job; ``None`` if nobody was seen.
     reason : str
         In words, for ``fairgpu explain``.
     """
@@ -46,8 +46,13 @@ class Reclaim:
     restarts: int
     ran_s: float
     claimant: AgentName | None
-    claimant_job: JobId | None
+    claim: JobRecord | None
     reason: str
+
+    @property
+    def claimant_job(self) -> JobId | None:
+        """Id of the job that has or waits for the place."""
+        return None if self.claim is None else self.claim.job_id
 
 
 def find_reclaims(before: Observation, seen: Observation, own: OwnQos) -> tuple[Reclaim, ...]:
@@ -78,7 +83,7 @@ def _reclaim(job: JobRecord, after: JobRecord, before: Observation, seen: Observ
         restarts=after.restarts,
         ran_s=max(0.0, before.at_s - (job.start_s or before.at_s)),
         claimant=claimant,
-        claimant_job=None if claim is None else claim.job_id,
+        claim=claim,
         reason=_words(job, band, claim, claimant),
     )
 
@@ -126,5 +131,11 @@ def reclaim_row(reclaim: Reclaim, *, at_s: float) -> Mapping[str, object]:
         "tres": format_tres(job.tres),
         "claimant": reclaim.claimant,
         "claimant_job": reclaim.claimant_job,
+        "n_gpus": _n_gpus(job),
+        "n_claimed_gpus": None if reclaim.claim is None else _n_gpus(reclaim.claim),
         "reason": reclaim.reason,
     }
+
+
+def _n_gpus(job: JobRecord) -> int:
+    return dict(job.tres).get("gres/gpu", 0)

@@ -18,7 +18,7 @@ from slurm_plugin.rebalancer.observe import GroupCache, observe
 from slurm_plugin.rebalancer.own_qos import OwnQos
 from slurm_plugin.rebalancer.preempt_lists import ListReport, restore_lists
 from slurm_plugin.rebalancer.qos_journal import QosRestore, compute_qos_restores
-from slurm_plugin.rebalancer.store import TouchedJob, TouchedQos
+from slurm_plugin.rebalancer.store import TouchedJob
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -59,8 +59,9 @@ class ResetReport:
 
     @property
     def n_touched(self) -> int:
-        """How many jobs and lists were not yet as they should be; a list that no helper can write is not counted."""
-        return len(self.restored) + len(self.gone) + len(self.failed) + len(self.moved) + len(self.lists.restored)
+        """How many jobs and lists were not yet as they should be; one that could not be written counts, too."""
+        n_lists = len(self.lists.restored) + len(self.lists.failed)
+        return len(self.restored) + len(self.gone) + len(self.failed) + len(self.moved) + n_lists
 
     def plus(self, moves: ResetReport) -> ResetReport:
         """Return one report for site factors (this one) and ``moves``."""
@@ -96,7 +97,7 @@ def reset_effects(
         )
         report = apply_restores(restores, client, used, at_s=seen.at_s)
         moves = compute_qos_restores(seen.jobs, used.moves.lines, OwnQos.from_policy(site.policy))
-        report = report.plus(apply_moves(moves, client, used, at_s=seen.at_s))
+        report = report.plus(apply_moves(moves, client))
         return replace(report, lists=restore_lists(site.policy, client, helper))
     finally:
         if history is None:
@@ -120,8 +121,11 @@ def apply_restores(restores: Sequence[Restore], client: SlurmClient, history: Hi
     return _report(restores, answers)
 
 
-def apply_moves(restores: Sequence[QosRestore], client: SlurmClient, history: History, *, at_s: float) -> ResetReport:
-    """Write restores of QOSes and note them in the journal.
+def apply_moves(restores: Sequence[QosRestore], client: SlurmClient) -> ResetReport:
+    """Write restores of QOSes.
+
+    The journal is left as it is: what slurmctld answered may be lost with it, and then the job still waits where we put
+    it. Its line goes when the job is gone.
 
     Raises
     ------
@@ -133,8 +137,6 @@ def apply_moves(restores: Sequence[QosRestore], client: SlurmClient, history: Hi
     for start in range(0, len(restores), CHUNK):
         chunk = restores[start : start + CHUNK]
         got = client.set_job_qos([(restore.job.job_id, restore.qos) for restore in chunk])
-        done = [wanted[answer.job_id] for answer in got if answer.status is UpdateStatus.OK]
-        history.moves.touch([_moved_line(restore, at_s=at_s) for restore in done])
         answers.extend(got)
     by_status = {status: [a for a in answers if a.status is status] for status in UpdateStatus}
     return ResetReport(
@@ -160,16 +162,6 @@ def find_restores(
         scale=policy.factor_scale,
         is_managed=is_managed,
         known_factors=history.known_factors(doubtful),
-    )
-
-
-def _moved_line(restore: QosRestore, *, at_s: float) -> TouchedQos:
-    return TouchedQos(
-        job_id=restore.job.job_id,
-        submit_s=restore.job.submit_s,
-        former=restore.qos,
-        last_written=restore.qos,
-        at_s=at_s,
     )
 
 

@@ -129,6 +129,10 @@ MIGRATIONS: Final[tuple[str, ...]] = (
         at_s REAL NOT NULL
     );
     """,
+    """
+    ALTER TABLE reclaims ADD COLUMN n_gpus INTEGER;
+    ALTER TABLE reclaims ADD COLUMN n_claimed_gpus INTEGER;
+    """,
 )
 """Migration ``n`` (from 0) brings a database from version ``n`` (``PRAGMA user_version``) to ``n + 1``."""
 
@@ -159,7 +163,7 @@ DESCRIPTIONS: Final[dict[str, str]] = {
     "(`SetPreemptList`). `job_id` is set for the first two, `qos` for the others. Repetitions are left out as above.",
     "reclaims": "Jobs taken back: seen as one restart more of a job that ran in a borrow or opportunistic QOS, on "
     "nodes that are still up. `claimant` and `claimant_job` are who has or waits for the place, as far as it was seen; "
-    "`ran_s` is how long the job had run.",
+    "`ran_s` is how long the job had run; `n_gpus` is what it held, `n_claimed_gpus` what `claimant_job` asks for.",
     "touched_qos": "The journal of the undo for QOSes: where a pending job waited before our first move (`former`) "
     "and the last QOS written.",
 }

@@ -43,6 +43,16 @@ def cluster() -> Iterator[MiniCluster]:
         MiniCluster(name).down()
 
 
+@pytest.fixture(scope="session")
+def compiled_cluster() -> Iterator[MiniCluster]:
+    """Yield a cluster like ``cluster`` whose slurmctld asks through the compiled shim, without Lua."""
+    name = f"{_PREFIX}{os.getpid()}-so"
+    try:
+        yield MiniCluster.up(name, "--hook", "compiled", "--hook-deadline-ms", "150")
+    finally:
+        MiniCluster(name).down()
+
+
 @pytest.fixture
 def hook_server(cluster: MiniCluster) -> Iterator[Daemon]:
     """Yield a running ``fairgpu hook-server``."""

@@ -221,6 +221,16 @@ class Daemon:
             raise AssertionError(msg) from None
 
 
+def close_breaker(cluster: MiniCluster) -> None:
+    """Make the shim forget that another test's server did not answer: changed settings close its breaker."""
+    settings = cluster.root / "lib/job_submit_fairgpu.conf"
+    if settings.exists():
+        settings.touch()
+    else:
+        (cluster.root / "etc/job_submit.lua").touch()
+        time.sleep(1.1)  # slurmctld sees the script's new time at the next second
+
+
 def start_hook_server(cluster: MiniCluster, *options: str) -> Daemon:
     """Start ``fairgpu hook-server`` and wait until its socket accepts connections."""
     daemon = Daemon(cluster, "fairgpu", "hook-server", *options)

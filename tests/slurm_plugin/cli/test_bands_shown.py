@@ -110,6 +110,23 @@ def test_explain_says_why_a_job_was_taken_back(world: BandWorld, monkeypatch: py
     assert [row["claimant_job"] for row in body["history"]["reclaims"]] == ["50"]
 
 
+def test_status_measures_what_was_taken_for_what_was_claimed(world: BandWorld, monkeypatch: pytest.MonkeyPatch) -> None:
+    live(world, monkeypatch)
+    world.cycle()
+    for number in [n for n in range(3, 10) if world.qos_of(n) == f"{REC}_borrow"]:
+        world.slurm.requeue_job(JobId(str(number)))
+    world.slurm.add_job(gpus(50, "risk", 4))
+    world.slurm.start_job(JobId("50"), nodes="node03")
+    world.cycle()
+    rows = world.rebalancer.history.query("SELECT n_gpus, n_claimed_gpus FROM reclaims")
+    taken = sum(row["n_gpus"] for row in rows)
+    assert taken >= 1
+    body = json.loads(run("status", "--json", "--site", world.site.path).stdout)["disruption"]
+    assert (body["n_reclaims"], body["n_taken"], body["n_asked"]) == (len(rows), taken, 4)
+    text = run("status", "--site", world.site.path).stdout
+    assert f"{len(rows)} job(s) taken back, {taken} GPU(s) for 4 asked: {taken / 4:.2f} for one, within" in text
+
+
 def test_explain_says_which_claims_come_first(world: BandWorld, tmp_path: Path) -> None:
     world.slurm.set_node_state(NodeName("node04"), "down")
     for number in (50, 51):

@@ -10,6 +10,7 @@ import pytest
 
 from slurm_plugin.doctor import ALL_CHECKS, Check, Facts, PathFact, PingFact, Status, run_checks
 from slurm_plugin.doctor.hook_checks import lua_cost_ms
+from slurm_plugin.hook.plugin_file import PluginFile
 from tests.slurm_plugin.doctor.band_cases import BAND_COMPLAINTS, BAND_CONTENT
 from tests.slurm_plugin.doctor.conftest import LUA, SITE, changed, good_facts, recorded_config
 
@@ -29,6 +30,10 @@ SITE_FILE = PathFact(path=Path("/etc/fairgpu/site.yaml"), exists=True, owner="ro
 def test_every_check_is_content_with_a_good_site() -> None:
     complaints = [check for check in run_checks(good_facts()) if check.status is not Status.OK]
     assert complaints == []
+
+
+def plugin(*, built_for: str = "25.11.7", settings: str | None = None) -> PluginFile:
+    return PluginFile(path=Path("/usr/local/lib/slurm/job_submit_fairgpu.so"), built_for=built_for, settings=settings)
 
 
 COMPLAINTS: dict[str, tuple[str, dict[str, Any], Status, str, str]] = {
@@ -263,6 +268,41 @@ COMPLAINTS: dict[str, tuple[str, dict[str, Any], Status, str, str]] = {
         "code after the final return",
         "luac -p",
     ),
+    "compiled hook missing": (
+        "compiled-hook",
+        {"config": {"JobSubmitPlugins": "lua,fairgpu"}},
+        Status.FAIL,
+        "no job_submit_fairgpu.so in /opt/slurm/lib/slurm:/usr/local/lib/slurm",
+        "fairgpu hook build",
+    ),
+    "compiled hook for another release": (
+        "compiled-hook",
+        {"config": {"JobSubmitPlugins": "fairgpu"}, "plugin": plugin(built_for="24.11.5")},
+        Status.WARN,
+        "is for Slurm 24.11.5",
+        "restart slurmctld",
+    ),
+    "compiled hook of unknown origin": (
+        "compiled-hook",
+        {"config": {"JobSubmitPlugins": "fairgpu"}, "plugin": plugin(built_for="")},
+        Status.WARN,
+        "is for Slurm unknown",
+        "fairgpu hook build",
+    ),
+    "compiled hook with other settings": (
+        "compiled-hook",
+        {"config": {"JobSubmitPlugins": "fairgpu"}, "plugin": plugin(settings="socket = /tmp/h # ours\n")},
+        Status.WARN,
+        "socket /tmp/h, not /run/fairgpu/hook.sock",
+        "fairgpu hook build",
+    ),
+    "asked twice": (
+        "compiled-hook",
+        {"config": {"JobSubmitPlugins": "lua,fairgpu"}, "plugin": plugin()},
+        Status.WARN,
+        "job_submit.lua loads fairgpu, too",
+        "take fairgpu out of job_submit.lua",
+    ),
     "script elsewhere": ("lua-script", {"script": None}, Status.UNKNOWN, "not readable here", ""),
     "no hook server": (
         "hook-server",
@@ -431,6 +471,15 @@ CONTENT: dict[str, tuple[str, dict[str, Any]]] = {
         {"version": "22.05.8", "config": {"AuthInfo": "cred_expire=5"}},
     ),
     "deep backfill": ("scheduler", {"n_jobs": 5_000, "config": {"SchedulerParameters": "bf_continue"}}),
+    "the compiled hook": ("compiled-hook", {"config": {"JobSubmitPlugins": "fairgpu"}, "plugin": plugin()}),
+    "the compiled hook of another micro release, beside the site's own Lua": (
+        "compiled-hook",
+        {"config": {"JobSubmitPlugins": "lua,fairgpu"}, "plugin": plugin(built_for="25.11.0"), "script": "return 0"},
+    ),
+    "the site's own Lua beside the compiled hook": (
+        "lua-script",
+        {"config": {"JobSubmitPlugins": "lua,fairgpu"}, "script": "return 0"},
+    ),
     "no Lua, no script": ("lua-script", {"script": None, "config": {"JobSubmitPlugins": "fairgpu"}}),
     "no Lua, no cost": ("lua-cost", {"n_jobs": 50_000, "config": {"JobSubmitPlugins": "(null)"}}),
     "limits of any partition": ("partition-limits", {"config": {"EnforcePartLimits": "ANY"}}),

@@ -1,6 +1,7 @@
 """A hook server in a thread, on a socket in a temporary directory."""
 
 import os
+import shutil
 import socket
 import threading
 import time
@@ -15,6 +16,7 @@ from policies.registry import get_policy
 from policies.submission.decision import Identity
 from slurm_plugin.hook.directory import UserDirectory
 from slurm_plugin.hook.outcome import HookRules
+from slurm_plugin.hook.plugin_build import BuildError, Toolchain, find_toolchain
 from slurm_plugin.hook.server import HookServer
 from slurm_plugin.hook.service import HookService, SubmissionRecord
 from slurm_plugin.hook.socket_file import open_listener
@@ -22,6 +24,7 @@ from slurm_plugin.hook.standings import Standings, StandingsBook
 from slurm_plugin.hook.stats import HookStats
 from slurm_plugin.hook.wire import HEADER_BYTES, encode_frame, parse_fields, parse_header
 from slurm_plugin.site.load import SiteFile, parse_site
+from tests.slurm_plugin.hook.shims import CompiledShim, Host, LuaShim, Shim, build_host
 
 ALICE = 1000
 SITE_TEXT = """
@@ -124,3 +127,31 @@ def standings(at_s: float | None = None) -> Standings:
         weights={"rec": Fraction(1, 2), "risk": Fraction(1, 2)},
         next_amounts={"rec": (0, 0), "risk": (0, 0)},
     )
+
+
+SANITIZED = ("-fsanitize=address,undefined", "-fno-sanitize-recover=all", "-fno-omit-frame-pointer")
+
+
+@pytest.fixture(scope="session")
+def toolchain() -> Toolchain:
+    """C compiler and Slurm's headers."""
+    try:
+        return find_toolchain(None)
+    except BuildError as err:
+        pytest.skip(str(err))
+
+
+@pytest.fixture(scope="session")
+def sanitized_host(toolchain: Toolchain, tmp_path_factory: pytest.TempPathFactory) -> Host:
+    """The compiled shim and its host with address and undefined-behaviour sanitizers; an error ends the host."""
+    return build_host(toolchain, tmp_path_factory.mktemp("sanitized"), flags=SANITIZED)
+
+
+@pytest.fixture(params=["lua", "compiled"])
+def shim(request: pytest.FixtureRequest, tmp_path: Path) -> Shim:
+    """Each of the two shims in turn."""
+    if request.param == "compiled":
+        return CompiledShim(request.getfixturevalue("sanitized_host"), tmp_path / "plugin")
+    if shutil.which("lua5.1") is None:
+        pytest.skip("needs lua5.1 and lua-socket")
+    return LuaShim()

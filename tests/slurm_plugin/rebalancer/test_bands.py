@@ -255,6 +255,31 @@ def test_a_move_that_got_lost_is_made_again(tmp_path: Path) -> None:
     assert world.qos_of(1) == REC
 
 
+def test_a_way_back_that_got_lost_is_made_again(tmp_path: Path) -> None:
+    world = BandWorld(tmp_path, make_job(1, "rec", qos="normal"))
+    world.cycle()
+    assert world.qos_of(1) == REC
+    world.slurm.lose_updates(4)
+    reset(world)
+    assert world.qos_of(1) == REC
+    world.slurm.lose_updates(0)
+    assert reset(world).moved == (("1", "normal"),)
+    assert reset(world).n_touched == 0
+
+
+def test_off_is_not_done_before_the_lists_are_full(tmp_path: Path) -> None:
+    world = busy(tmp_path)
+    world.cycle()
+    assert world.slurm.qos(RISK).preempt != FULL_RISK
+    world.helper.is_away = True
+    reset(world)
+    assert reset(world).n_touched > 0  # so the daemon asks again
+    world.helper.is_away = False
+    assert reset(world).lists.restored
+    assert world.slurm.qos(RISK).preempt == FULL_RISK
+    assert reset(world).n_touched == 0
+
+
 def test_a_clean_stop_restores_the_lists(tmp_path: Path) -> None:
     world = busy(tmp_path)
     daemon = Daemon(rebalancer=world.rebalancer, signals=Signals(), wait=world.advance)

@@ -1,0 +1,3 @@
+#ifndef RUNNING
+#define RUNNING SLURM_VERSION_NUMBER
+#endif
