@@ -38,6 +38,7 @@ hook: {{socket: {root}/run/fairgpu/hook.sock, peers: [root, slurm]}}
 paths: {{state_dir: {root}/var/fairgpu, run_dir: {root}/run/fairgpu}}
 """
 _UP_S: Final = 60.0
+_FLUSH: Final = "innodb_flush_log_at_trx_commit"
 _SLURM: Final = ("slurmd", "slurmctld", "slurmdbd", "mariadbd")
 
 
@@ -51,7 +52,7 @@ class Stage:
 
     def up(self) -> None:
         """Start everything and wait until it serves."""
-        MiniCluster.up(self.cluster.name, "--hook")
+        MiniCluster.up(self.cluster.name, "--hook", "--hook-deadline-ms", "150")
         root = self.cluster.root
         (root / "etc/fairgpu-site.yaml").write_text(SITE.format(name=self.cluster.name, root=root))
         self.dump_before = self.dump()
@@ -109,6 +110,9 @@ class Stage:
         ports, root = _node_ports(self.cluster), self.cluster.root
         for pid in _slurm_daemons(root):
             os.kill(pid, signal.SIGTERM)
+        # As a site's MariaDB: what is committed survives its process. mini-slurm saves that, its data are thrown away.
+        options = root / "etc/my.cnf"
+        options.write_text(options.read_text().replace(f"{_FLUSH}=0", f"{_FLUSH}=2"))
         wait_for(lambda: not _slurm_daemons(root), timeout_s=_UP_S, what="the first daemons end", every_s=0.3)
         greeting = root / "run/mariadb/mariadb.sock"
         mariadbd = ("env", "mariadbd", f"--defaults-file={root}/etc/my.cnf", "--user=mysql")
