@@ -120,8 +120,9 @@ def steer_lists(
     back, and so most lists are equal, which Slurm is told in one command per value. Equal lists are neighbours here,
     for the same reason. A name in a list that is not a band of an agent here is left where it is.
 
-    A borrow QOS never gets an empty list: slurmdbd (22.05) then refuses every list that names this QOS, with "QOS
-    Preemption loop detected". An opportunistic QOS that no job is in stands for "nothing", the same one for all.
+    A borrow QOS never gets an empty list: slurmdbd 22.05 keeps a wrong one in memory instead, and until it is restarted
+    refuses every list that names this QOS ("QOS Preemption loop detected"). An opportunistic QOS that no job is in
+    stands for "nothing", the same one for all.
     """
     above = [agent for agent, use in enumerate(uses) if use.over]
     shared = {band: frozenset(name for agent in above for name in _takeable(bands, agent, band)) for band in Band}

@@ -80,6 +80,14 @@ def test_a_borrow_list_is_never_empty(jobs: list[JobRecord], stand_in: tuple[str
     assert lists(plan_of(jobs, qos))["b_borrow"] == stand_in
 
 
+def test_list_of_a_borrow_qos_never_becomes_empty() -> None:
+    # slurmdbd 22.05 would refuse every list that names it; a band that no job is in has nothing to lose
+    found = lists(plan_of([running("1"), waiting("2")], BOTH_FULL))
+    assert (found["a_borrow"], found["b_borrow"]) == (("a_opp",), ("a_opp",))
+    taken = lists(plan_of([running("1"), running("2", band="_opp")], BOTH_FULL))
+    assert (taken["a_borrow"], taken["b_borrow"]) == (("a_opp",), ("b_opp",))
+
+
 def test_equal_lists_are_neighbours() -> None:
     # c and e have loans of their own and are not above nominal; d is above
     names = "abcde"
