@@ -106,13 +106,20 @@ def _claimants(jobs: Iterable[JobRecord], victim: JobRecord, own: OwnQos) -> lis
     return [job for job in jobs if job.qos in own.bands and own.bands[job.qos][1] in bands]
 
 
-def _words(job: JobRecord, band: Band, claim: JobRecord | None, claimant: AgentName | None) -> str:
+def describe_reclaim(qos: str, band: Band, claimant: AgentName | None, *, claim: str) -> str:
+    """Return why a job was taken back; ``claim`` says which job of the claimant is concerned."""
     lent = "borrowed quota" if band is Band.BORROW else "idle resources beyond the borrow cap"
-    if claim is None:
-        return f"it ran on {lent} ({job.qos}), and somebody who is owed the place needed it"
-    verb = "started in its place" if claim.state.holds_resources else "waits for it"
-    asked = format_tres(claim.tres)
-    return f"it ran on {lent} ({job.qos}), and agent {claimant} is owed it: its job {claim.job_id} ({asked}) {verb}"
+    if claimant is None:
+        return f"it ran on {lent} ({qos}), and somebody who is owed the place needed it"
+    return f"it ran on {lent} ({qos}), and agent {claimant} is owed it: {claim}"
+
+
+def _words(job: JobRecord, band: Band, claim: JobRecord | None, claimant: AgentName | None) -> str:
+    told = ""
+    if claim is not None:
+        verb = "started in its place" if claim.state.holds_resources else "waits for it"
+        told = f"its job {claim.job_id} ({format_tres(claim.tres)}) {verb}"
+    return describe_reclaim(job.qos, band, claimant, claim=told)
 
 
 def reclaim_row(reclaim: Reclaim, *, at_s: float) -> Mapping[str, object]:

@@ -110,6 +110,68 @@ def test_explain_says_why_a_job_was_taken_back(world: BandWorld, monkeypatch: py
     assert [row["claimant_job"] for row in body["history"]["reclaims"]] == ["50"]
 
 
+def close_history(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Make the history unreadable, as for a researcher."""
+
+    def refuse(_site: object) -> Path:
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr("slurm_plugin.cli.explain.history_path", refuse)
+    monkeypatch.setattr("slurm_plugin.cli._history.history_path", refuse)
+
+
+def take_back(world: BandWorld) -> JobId:
+    """Let risk's job 50 take back rec's loan."""
+    world.cycle()
+    borrower = JobId(next(str(n) for n in range(3, 10) if world.qos_of(n) == f"{REC}_borrow"))
+    world.slurm.requeue_job(borrower)
+    world.slurm.add_job(gpus(50, "risk", 4))
+    world.slurm.start_job(JobId("50"), nodes="node03")
+    world.cycle()
+    return borrower
+
+
+def test_whoever_may_not_read_the_history_is_told_of_a_reclaim(
+    world: BandWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    live(world, monkeypatch)
+    borrower = take_back(world)
+    close_history(monkeypatch)
+    text = run("explain", borrower, "--site", world.site.path).stdout
+    assert (
+        "Taken back from you because it ran on borrowed quota (fg_fake_rec_borrow), and agent risk is owed it: "
+        "its job 50 needed the place (restart 1, after 5.0s on its nodes)."
+    ) in text
+    assert "Restarted" not in text
+    body = json.loads(run("status", "--json", "--site", world.site.path).stdout)
+    assert [(row["job_id"], row["claimant_job"]) for row in body["reclaims"]] == [(borrower, "50")]
+    assert (body["disruption"]["n_reclaims"], body["disruption"]["n_asked"]) == (1, 4)
+
+
+def test_a_victim_that_ended_is_told_without_the_history(world: BandWorld, monkeypatch: pytest.MonkeyPatch) -> None:
+    live(world, monkeypatch)
+    borrower = take_back(world)
+    world.slurm.finish_job(borrower)
+    close_history(monkeypatch)
+    done = run("explain", borrower, "--site", world.site.path)
+    assert done.exit_code == 0
+    assert done.stdout.startswith(f"Job {borrower} is not in Slurm's queue any more; the history is not readable")
+    assert "Taken back from you" in done.stdout
+
+
+def test_a_restart_that_nobody_tells_is_told_with_who_knows(world: BandWorld, monkeypatch: pytest.MonkeyPatch) -> None:
+    live(world, monkeypatch)
+    borrower = take_back(world)
+    known = run("explain", borrower, "--site", world.site.path).stdout
+    assert "Restarted" not in known
+    close_history(monkeypatch)
+    (world.site.paths.run_dir / "reclaims.json").unlink()
+    text = run("explain", borrower, "--site", world.site.path).stdout
+    assert "Restarted once; on borrowed quota a restart is usually a reclaim. Its history is readable by user " in text
+    assert "make you a member of that group" in text
+    assert "Restarted" not in run("explain", "1", "--site", world.site.path).stdout
+
+
 def test_status_measures_what_was_taken_for_what_was_claimed(world: BandWorld, monkeypatch: pytest.MonkeyPatch) -> None:
     live(world, monkeypatch)
     world.cycle()
