@@ -100,7 +100,9 @@ class BandStanding:
     lent : Tres
         What of its nominal quota it does not use, as far as others use more than theirs.
     n_moved_out : int
-        Pending jobs that wait in the borrow or opportunistic band after this cycle's moves.
+        Pending jobs that wait in the borrow or opportunistic band now, before this cycle's moves.
+    has_borrow : bool
+        Whether slurmctld shows its borrow QOS; without it ``borrow_cap`` means nothing.
     """
 
     nominal: Tres
@@ -113,6 +115,7 @@ class BandStanding:
     over: Tres
     lent: Tres
     n_moved_out: int
+    has_borrow: bool = True
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

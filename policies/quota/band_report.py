@@ -46,7 +46,7 @@ def band_standings(
     uses: Sequence[AgentUse],
 ) -> tuple[BandStanding | None, ...]:
     """Each agent's bands in numbers; ``None`` for an agent without bands."""
-    is_out = overflow.wishes.band > 0
+    is_out = overflow.columns.here > 0
     n_out = np.zeros(len(bands.agents), dtype=np.int64)
     np.add.at(n_out, state.pending.agent[is_out], state.pending.n_tasks[is_out])
     over: dict[str, int] = {}
@@ -79,6 +79,7 @@ def _standing(agent: int, own: AgentBands, overflow: Overflow, *, use: AgentUse,
         over=as_tres(use.over),
         lent=as_tres(lent),
         n_moved_out=totals.n_moved_out[agent],
+        has_borrow=own.borrow is not None,
     )
 
 

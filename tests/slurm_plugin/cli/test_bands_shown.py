@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import json
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from policies.cycle import decide
 from policies.records import JobId, NodeName
 from slurm_plugin.cli import rebalance
 from slurm_plugin.cli._band_table import bands_section
@@ -52,6 +54,17 @@ def test_status_shows_quota_use_and_loans_by_band(world: BandWorld, tmp_path: Pa
     assert ["risk", "gres/gpu", "10", "0", "0", "2", "0", "0", "7", "0"] in [row[:10] for row in cells]
     tables = done.stdout.partition("Findings")[0]
     assert max(map(len, tables.splitlines())) <= 120
+
+
+def test_a_borrow_qos_that_is_gone_has_no_cap(world: BandWorld) -> None:
+    snapshot = world.cycle().snapshot
+    left = tuple(record for record in snapshot.observation.qos if record.name != f"{RISK}_borrow")
+    seen = replace(snapshot.observation, qos=left)
+    plan = decide(seen, snapshot.site_policy, now=snapshot.now_s)
+    section = bands_section(plan)
+    assert section is not None
+    caps = {row[0]: row[section.columns.index("of cap")] for row in section.rows}
+    assert caps == {"rec": "1", "risk": None}
 
 
 def test_every_column_is_documented(world: BandWorld, tmp_path: Path) -> None:
