@@ -16,7 +16,7 @@ from policies.startability import Startability
 from slurm_plugin.cli._fresh import Looked, look, snapshot_option
 from slurm_plugin.cli._health import describe_write, is_surely_off
 from slurm_plugin.cli._history import history_path, history_readers, published_reclaims
-from slurm_plugin.cli._numbers import amount, decimal, duration, exact
+from slurm_plugin.cli._numbers import amount, decimal, duration, exact, moment
 from slurm_plugin.cli._options import EXIT_FAILED, json_option, site_option, slurm_bin_dir_option
 from slurm_plugin.cli._output import echo_json, print_line, print_table, talk
 from slurm_plugin.cli._status_rows import describe_reading
@@ -112,9 +112,23 @@ def _tell_past(job_id: str, past: Past, *, as_json: bool) -> None:
         _print_past(past)
         return
     print_line(f"Job {job_id} is not in Slurm's queue any more. The history says:")
-    names = ("job_id", "agent", "source", "user", "account", "state", "submit_s", "start_s", "end_s", "site_factor")
-    print_table("", names, [[row[name] for name in names] for row in past.jobs])
+    print_table("", tuple(_past_cells(past.jobs[0])), [tuple(_past_cells(row).values()) for row in past.jobs])
     _print_past(past)
+
+
+def _past_cells(row: Mapping[str, Any]) -> dict[str, object]:
+    """Return a job of the history by heading; it was seen last when its row changed, and missed at its end."""
+    start_s, end_s = row["start_s"], row["end_s"]
+    names = ("job_id", "agent", "source", "user", "account")
+    is_over = end_s is not None
+    return {
+        **{name.replace("_", " "): row[name] for name in names},
+        "state": f"ended (last seen before {moment(end_s)})" if is_over else row["state"],
+        "submitted": moment(row["submit_s"]),
+        "started": moment(start_s),
+        "ran": duration(max(0.0, end_s - start_s)) if is_over and start_s else None,
+        "site factor": row["site_factor"],
+    }
 
 
 def _fetch_past(site: SiteFile | None, job_id: str) -> Past:
