@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import pwd
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from policies.site_policy import Mode
@@ -45,6 +45,11 @@ class Health:
     rebalancer: str
     hook: str
     qos_helper: str | None
+
+    def aged(self, seconds: float) -> Health:
+        """Return the same as it is to be shown ``seconds`` after it was seen."""
+        age_s = self.last_cycle_age_s
+        return self if age_s is None else replace(self, last_cycle_age_s=age_s + seconds)
 
 
 def check_health(site: SiteFile, *, now_s: float) -> Health:
