@@ -199,13 +199,21 @@ def _print_band(told: JobExplanation, looked: Looked) -> None:
         print_line(f"          it may not borrow: {bands.may_not_borrow}")
     if bands.reclaimed_s:
         print_line(f"          taken back {len(bands.reclaimed_s)} time(s) within the window")
+    if bands.ending:
+        whom = "where it is to run" if bands.n_claims_before else "for it"
+        print_line(f"          {_jobs_are(len(bands.ending))} ending {whom} now: {', '.join(bands.ending)}")
     if bands.takes_back:
-        print_line(f"          Slurm is expected to take back for it: {', '.join(bands.takes_back)}")
+        besides = " besides" if bands.ending else ""
+        print_line(f"          Slurm is expected to take back for it{besides}: {', '.join(bands.takes_back)}")
     if bands.takes_back and bands.n_claims_before:
         print_line(
             f"          {bands.n_claims_before} claim(s) wait before it: Slurm ends one job per node at a time, "
             "so each may hold it up for KillWait"
         )
+
+
+def _jobs_are(n_jobs: int) -> str:
+    return "1 job is" if n_jobs == 1 else f"{n_jobs} jobs are"
 
 
 def _describe_band(band: Band, standing: BandStanding | None) -> str:

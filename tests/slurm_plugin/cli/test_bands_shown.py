@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from policies.cycle import decide
-from policies.records import JobId, NodeName
+from policies.records import JobId, JobState, NodeName
 from slurm_plugin.cli import rebalance
 from slurm_plugin.cli._band_table import bands_section
 from slurm_plugin.cli._status_rows import agents_section, capacity_section, weights_section
@@ -211,6 +211,18 @@ def test_explain_says_which_claims_come_first(world: BandWorld, tmp_path: Path) 
     assert "Slurm is expected to take back for it: " in run("explain", "50", "--snapshot", file).stdout
     assert waits not in run("explain", "50", "--snapshot", file).stdout
     assert waits in run("explain", "51", "--snapshot", file).stdout
+
+
+def test_explain_says_which_jobs_are_ending_for_a_claim(world: BandWorld, tmp_path: Path) -> None:
+    world.slurm.set_node_state(NodeName("node04"), "down")
+    world.slurm.add_job(gpus(50, "risk", 4))
+    before = run("explain", "50", "--snapshot", record(world, tmp_path)).stdout
+    assert "Slurm is expected to take back for it: " in before
+    for number in range(3, 10):
+        world.slurm.add_job(replace(world.slurm.job(JobId(str(number))), state=JobState.COMPLETING))
+    text = run("explain", "50", "--snapshot", record(world, tmp_path)).stdout
+    assert "7 jobs are ending for it now: 3, 4, 5, 6, 7, 8, 9" in text
+    assert "expected to take back" not in text
 
 
 def test_replay_decides_a_cycle_with_bands_the_same(world: BandWorld, tmp_path: Path) -> None:
