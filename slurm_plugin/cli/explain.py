@@ -10,7 +10,6 @@ import click
 
 from policies.errors import UnknownJobError
 from policies.explanation import JobExplanation, QueuePlace, WeightArithmetic, explain_job
-from policies.quota.amounts import format_tres
 from policies.quota.names import Band
 from policies.startability import Startability
 from slurm_plugin.cli._fresh import Looked, look, snapshot_option
@@ -27,7 +26,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from policies.plan import BandStanding
-    from policies.records import JobRecord
+    from policies.records import JobRecord, Tres
     from slurm_plugin.site import SiteFile
 
 _N_ROWS: Final = 5
@@ -224,7 +223,11 @@ def _describe_band(band: Band, standing: BandStanding | None) -> str:
         Band.BORROW: (standing.borrow, standing.borrow_cap),
         Band.OPPORTUNISTIC: (standing.opportunistic, ()),
     }[band]
-    return f"{band.value}: {format_tres(used)} in use" + (f" of {format_tres(limit)}" if limit else "")
+    return f"{band.value}: {_with_units(used)} in use" + (f" of {_with_units(limit)}" if limit else "")
+
+
+def _with_units(tres: Tres) -> str:
+    return ",".join(f"{name}={amount(name, held)}" for name, held in tres) or "nothing"
 
 
 def _waits(told: JobExplanation) -> str:

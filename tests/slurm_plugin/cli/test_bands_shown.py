@@ -100,7 +100,7 @@ def test_explain_shows_the_band(world: BandWorld, tmp_path: Path) -> None:
     file = record(world, tmp_path)
     borrower = next(str(n) for n in range(3, 10) if world.qos_of(n) == f"{REC}_borrow")
     text = run("explain", borrower, "--snapshot", file).stdout
-    assert "Band      borrow: cpu=1,gres/gpu=1,mem=1024 in use of" in text
+    assert "Band      borrow: cpu=1,gres/gpu=1,mem=1024M in use of" in text
     assert "it runs on borrowed resources" in text
     assert "Band      guaranteed" in run("explain", "1", "--snapshot", file).stdout
 
