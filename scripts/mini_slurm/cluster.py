@@ -10,10 +10,11 @@ import subprocess
 import sys
 import time
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from mini_slurm import daemons, layout, packages, place, processes
+from mini_slurm import containers, daemons, engine, layout, packages, place, processes
 from mini_slurm.place import MiniError
 from mini_slurm.releases import parse_version, release_for
 
@@ -58,26 +59,53 @@ def up(spec: ClusterSpec, *, install: bool) -> bool:
     with exclusive(spec.name) as root:
         if place.init_pid(root) is not None and (root / "up").exists():
             return False
-        processes.stop_init(root)  # what an `up` that was killed half-way left behind
-        for path in _closed_to_users():
-            sys.stderr.write(f"mini-slurm: warning: users inside cannot read {path}; chmod o+rx it\n")
-        packages.ensure(install=install)
-        release = release_for(installed_version())
-        shutil.rmtree(root, ignore_errors=True)
-        with _undone_on_failure(root):
-            layout.write_files(spec, root, release)
-            daemons.make_secrets(spec, root)
-            processes.start_init(root, spec.gpus_per_node)
-            if spec.is_compiled:
-                daemons.build_hook(root)
-            daemons.start_munge(spec, root)
-            daemons.start_database(spec, root)
-            daemons.start_slurmdbd(root)
-            daemons.load_accounts(root, spec.name)
-            daemons.start_slurmctld(root)
-            daemons.start_slurmds(root, spec)
-            (root / "up").touch()
+        _remove(root)  # what an `up` that was killed half-way left behind
+        if spec.release:
+            _up_in_containers(spec, root)
+        else:
+            _up_on_host(spec, root, install=install)
         return True
+
+
+def _up_on_host(spec: ClusterSpec, root: Path, *, install: bool) -> None:
+    for path in _closed_to_users():
+        sys.stderr.write(f"mini-slurm: warning: users inside cannot read {path}; chmod o+rx it\n")
+    packages.ensure(install=install)
+    release = release_for(installed_version())
+    with _undone_on_failure(root):
+        layout.write_files(spec, root, release)
+        daemons.make_secrets(spec, root)
+        processes.start_init(root, spec.gpus_per_node)
+        if spec.is_compiled:
+            daemons.build_hook(root)
+        daemons.start_munge(spec, root)
+        daemons.start_database(spec, root)
+        daemons.start_slurmdbd(root)
+        daemons.load_accounts(root, spec.name)
+        daemons.start_slurmctld(root)
+        daemons.start_slurmds(root, spec)
+        (root / "up").touch()
+
+
+def _up_in_containers(spec: ClusterSpec, root: Path) -> None:
+    image = engine.build(spec.release)
+    root.mkdir(mode=0o755)
+    (root / place.CONTAINERS_MARK).touch()
+    with _undone_on_failure(root):
+        placed = replace(spec, subnet=containers.make_network(spec.name))
+        containers.start(placed, root, image)
+        containers.wait_until_up(placed, root)
+        daemons.wait_for_nodes(root, placed)
+        (root / "up").touch()
+
+
+def _remove(root: Path) -> None:
+    """End everything of the cluster and remove its directory."""
+    if place.has_containers(root):
+        containers.remove(root.name)
+    else:
+        processes.stop_init(root)
+    shutil.rmtree(root, ignore_errors=True)
 
 
 def _check_length(root: Path) -> None:
@@ -110,8 +138,7 @@ def _undone_on_failure(root: Path) -> Iterator[None]:
         yield
     except BaseException as err:
         _show_log(root, err.log if isinstance(err, daemons.DaemonError) else "init")
-        processes.stop_init(root)
-        shutil.rmtree(root, ignore_errors=True)
+        _remove(root)
         raise
     finally:
         signal.signal(signal.SIGTERM, before)
@@ -132,8 +159,7 @@ def down(name: str) -> bool:
     with exclusive(name) as root:
         if not root.exists():
             return False
-        processes.stop_init(root)
-        shutil.rmtree(root)
+        _remove(root)
         return True
 
 

@@ -15,6 +15,8 @@ DEFAULT_NAME: Final = "mini"
 DEFAULT_BASE: Final = "/var/tmp/fairgpu-mini"  # noqa: S108 - root-owned directory, made with mode 0755 before use
 MACHINE_VARIABLE: Final = "MINI_SLURM_MACHINE"
 """Set for a container's start program only: which machine of the cluster it is."""
+ROOT_VARIABLE: Final = "MINI_SLURM_ROOT"
+SPEC_VARIABLE: Final = "MINI_SLURM_SPEC"
 FIRST_MACHINE: Final = "ctl"
 CONTAINERS_MARK: Final = "containers"
 """A file in the directory of a cluster that runs in containers."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -146,6 +147,13 @@ def find_daemon(root: Path, pid_file: str, machine: str) -> Process | None:
     if not text.isdigit():
         return None
     return next((process for process in members(root, machine) if process.inner_pid == int(text)), None)
+
+
+def can_connect(address: str, port: int) -> bool:
+    """Return whether something accepts TCP connections at `address`."""
+    with socket.socket() as client:
+        client.settimeout(1)
+        return client.connect_ex((address, port)) == 0
 
 
 def is_listening(root: Path, port: int, machine: str = place.FIRST_MACHINE) -> bool:

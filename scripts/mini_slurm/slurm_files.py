@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 
 CTLD_PORT: Final = 6817
 DBD_PORT: Final = 6819
+DB_PORT: Final = 3306
 DB_NAME: Final = "slurm_acct"
 CONTAINER_GPUS: Final = "/dev/fakegpu"
 """First part of a GPU's path in a container, where each node has a /dev of its own."""
