@@ -113,7 +113,7 @@ def _add_docker(up: argparse.ArgumentParser) -> None:
     up.add_argument(
         "--release",
         choices=sorted(DEBIAN),
-        help=f"which Slurm, with --docker (default {_DEFAULT_RELEASE}); its image is built first, from the cache if it can",
+        help=f"which Slurm, with --docker (default {_DEFAULT_RELEASE}); its image is built first unless it is there",
     )
     up.add_argument("--start-daemon", action="store_true", help="start dockerd when no Docker daemon answers")
 

@@ -11,7 +11,6 @@ import sys
 import time
 from contextlib import contextmanager
 from dataclasses import replace
-from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from mini_slurm import containers, daemons, engine, layout, packages, place, processes
@@ -20,6 +19,7 @@ from mini_slurm.releases import parse_version, release_for
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from pathlib import Path
 
     from mini_slurm.spec import ClusterSpec
 

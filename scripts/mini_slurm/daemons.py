@@ -17,6 +17,7 @@ from mini_slurm.site_files import accounts_text
 from mini_slurm.slurm_files import CTLD_PORT, DB_NAME, DBD_PORT, munge_folder, munge_socket, slurmdbd_conf
 
 if TYPE_CHECKING:
+    import subprocess
     from collections.abc import Callable
     from pathlib import Path
 
@@ -33,14 +34,15 @@ class DaemonError(MiniError):
         self.log = log
 
 
-def must_run(
-    root: Path, argv: list[str], *, log: str, user: str = "root", stdin: str = "", machine: str = CONTROLLER
-) -> str:
+def must_run(root: Path, argv: list[str], *, log: str, user: str = "root", machine: str = CONTROLLER) -> str:
     """Run `argv` inside and return its output; raise `DaemonError` pointing at `log` when it fails."""
-    done = run_inside(root, argv, user=user, stdin=stdin, machine=machine)
+    return _checked(run_inside(root, argv, user=user, machine=machine), argv[0], log)
+
+
+def _checked(done: subprocess.CompletedProcess[str], program: str, log: str) -> str:
     if done.returncode:
         tail = "\n".join(done.stdout.splitlines()[-10:])
-        msg = f"{argv[0]} failed with exit code {done.returncode}\n{tail}"
+        msg = f"{program} failed with exit code {done.returncode}\n{tail}"
         raise DaemonError(msg, log)
     return done.stdout
 
@@ -88,7 +90,7 @@ def start_database(spec: ClusterSpec, root: Path) -> None:
         f"create database if not exists {DB_NAME}; "
         f"create user if not exists {user} identified by '{_password(root)}'; grant all on {DB_NAME}.* to {user};"
     )
-    must_run(root, ["mariadb", options, "--batch"], log="mariadb", stdin=statements)
+    _checked(run_inside(root, ["mariadb", options, "--batch"], stdin=statements), "mariadb", "mariadb")
 
 
 def _password(root: Path) -> str:

@@ -1,4 +1,4 @@
-"""Docker, as far as mini-slurm needs it: a daemon, a base image, our image. Plain commands of Engine 20.10 and newer."""
+"""Docker, as far as mini-slurm needs it: a daemon, a base image, our image. Commands that Engine 20.10 has."""
 
 from __future__ import annotations
 

@@ -26,7 +26,7 @@ class NodeGroup:
 class ClusterSpec:
     """The shape of a cluster; memory in MiB per node; `hook` is one of `HOOKS` or empty.
 
-    `release` (a key of `releases.DEBIAN`) and `subnet` (three bytes of an IPv4 address) are set for a cluster in containers.
+    A cluster in containers has `release`, a key of `releases.DEBIAN`, and `subnet`, three bytes of an IPv4 address.
     """
 
     name: str
