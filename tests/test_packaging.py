@@ -50,6 +50,12 @@ def test_the_helper_runs_as_slurm_user_and_everything_else_does_not() -> None:
     assert set(users.values()) == {"fairgpu"}
 
 
+def test_a_daemon_is_started_again_however_often_it_dies() -> None:
+    daemons = [read(path) for path in SERVICES if path.stem != "fairgpu-watchdog"]
+    assert {unit["Service"]["Restart"] for unit in daemons} == {"always"}
+    assert {unit["Unit"]["StartLimitIntervalSec"] for unit in daemons} == {"0"}
+
+
 def test_the_watchdog_has_a_timer() -> None:
     timer = read(UNITS / "fairgpu-watchdog.timer")
     assert int(timer["Timer"]["OnUnitActiveSec"]) <= 60

@@ -30,7 +30,8 @@ def count_reclaims(
     from a failed node or a requeue by hand, and a job that restarts for any reason is better off on its own quota. A
     job is forgotten when it runs on the guaranteed band, when it is gone, or when it has left the borrowed bands and
     the window is over. A barred job that exceeds its guaranteed quota is barred for the window only, else it
-    could never run.
+    could never run. A reclaim after this observation's time was noted before the clock was set back: it counts as of
+    now.
     """
     before = {item.job_id: item for item in memory}
     seen: dict[JobId, BandMemory] = {}
@@ -72,7 +73,8 @@ def _count(
 ) -> BandMemory:
     """What is remembered of one job now."""
     n_new = 0 if old is None else max(0, job.restarts - old.restarts)
-    kept = () if old is None else tuple(at for at in old.reclaimed_s if at > at_s - policy.window_s)
+    noted = () if old is None else (min(at, at_s) for at in old.reclaimed_s)
+    kept = tuple(at for at in noted if at > at_s - policy.window_s)
     times = (*kept, *(at_s,) * n_new)
     is_barred = len(times) >= policy.max_reclaims or is_kept_barred
     return BandMemory(job_id=job.job_id, restarts=job.restarts, reclaimed_s=times, is_barred=is_barred)

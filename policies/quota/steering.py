@@ -119,15 +119,21 @@ def steer_lists(
     An agent's own loans stay in its own lists. A band of its own that no job is in is left out: it has nothing to take
     back, and so most lists are equal, which Slurm is told in one command per value. Equal lists are neighbours here,
     for the same reason. A name in a list that is not a band of an agent here is left where it is.
+
+    A borrow QOS never gets an empty list: slurmdbd 22.05 keeps a wrong one in memory instead, and until it is restarted
+    refuses every list that names this QOS ("QOS Preemption loop detected"). An opportunistic QOS that no job is in
+    stands for "nothing", the same one for all.
     """
     above = [agent for agent, use in enumerate(uses) if use.over]
     shared = {band: frozenset(name for agent in above for name in _takeable(bands, agent, band)) for band in Band}
     names = [state.agents[agent].name for agent in above]
     listed = ", ".join(names[:_NAMED]) + (f" and {len(names) - _NAMED} more" if names[_NAMED:] else "")
+    nothing = _unoccupied(bands, occupied)
     changes = []
     for agent, record, band in _preempting(bands):
         own = frozenset(occupied).intersection(_takeable(bands, agent, band)) - shared[band]
-        new = tuple(sorted({name for name in record.preempt if name not in bands.place_of} | shared[band] | own))
+        foreign = {name for name in record.preempt if name not in bands.place_of}
+        new = tuple(sorted(foreign | shared[band] | own)) or (nothing if band is Band.BORROW else ())
         if new != record.preempt:
             reason = f"loans of agents above nominal: {listed or 'none now'}" + ("; and its own" if own else "")
             changes.append(
@@ -143,6 +149,12 @@ def occupied_bands(bands: BandState, wished: Iterable[str]) -> frozenset[str]:
     jobs = (job.qos for _, job in bands.counted())
     names = {*jobs, *(job.qos for job in bands.foreign), *(job.qos for job in bands.pending), *wished}
     return frozenset(part for name in names for part in name.split(",") if part in bands.place_of)
+
+
+def _unoccupied(bands: BandState, occupied: Collection[str]) -> tuple[str, ...]:
+    """The first opportunistic QOS that no job is in, as a list; empty if there is none."""
+    names = (name for name, (_, band) in bands.place_of.items() if band is Band.OPPORTUNISTIC)
+    return tuple(sorted(set(names).difference(occupied))[:1])
 
 
 def _preempting(bands: BandState) -> Iterator[tuple[int, QosRecord, Band]]:

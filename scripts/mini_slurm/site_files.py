@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from mini_slurm.machines import addresses
-from mini_slurm.people import ACCOUNTS, PEOPLE, SERVICE_USER
+from mini_slurm.people import ACCOUNTS, PEOPLE, SERVICE_USER, uid_of
 from mini_slurm.place import REPO
 
 if TYPE_CHECKING:
@@ -59,7 +59,7 @@ end
 
 _ACTIVATION: Final = (
     'local ok, fairgpu = pcall(require, "fairgpu"); '
-    'if ok then fairgpu.wrap{{socket="{root}/run/fairgpu/hook.sock", deadline_ms={deadline_ms}}} end'
+    'if ok then fairgpu.wrap{{socket="{root}/run/fairgpu/hook.sock", deadline_ms={deadline_ms}, uids={{{uid}}}}} end'
 )
 
 _SITES_OWN: Final = """\
@@ -112,7 +112,7 @@ def mariadb_cnf(spec: ClusterSpec, root: Path) -> str:
 
 def submit_lua(spec: ClusterSpec, root: Path) -> str:
     """Return job_submit.lua: accepts everything, then hands over to FairGPU's shim unless the compiled one is used."""
-    activation = _ACTIVATION.format(root=root, deadline_ms=spec.hook_deadline_ms)
+    activation = _ACTIVATION.format(root=root, deadline_ms=spec.hook_deadline_ms, uid=uid_of(SERVICE_USER))
     return _SUBMIT_LUA.format(repo=REPO, activation=_SITES_OWN if spec.is_compiled else activation)
 
 

@@ -17,13 +17,17 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, Final
 
 from slurm_plugin.bands.accounting import AssocKey
-from slurm_plugin.errors import AlreadyRunningError, ConfigError
+from slurm_plugin.errors import AlreadyRunningError, ConfigError, FairGpuError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
 FILE_NAME: Final = "bands.jsonl"
 _VERSION: Final = 1
+
+
+class JournalError(FairGpuError):
+    """A former value could not be written down, so the change was not made."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -85,9 +89,7 @@ class BandJournal:
         if self._file is None:
             raise ConfigError(f"{self.path} is open for reading only")
         text = json.dumps({"version": _VERSION, "at_s": round(at_s, 3), **line}, sort_keys=True)
-        self._file.write(text.encode() + b"\n")
-        self._file.flush()
-        os.fsync(self._file.fileno())
+        _append_whole(self._file.fileno(), text.encode() + b"\n", self.path)
 
 
 def read_journal(state_dir: Path) -> BandJournal:
@@ -137,6 +139,18 @@ def open_journal(state_dir: Path) -> Iterator[BandJournal]:
         _load(journal, raw)
         _sync_directory(state_dir)
         yield journal
+
+
+def _append_whole(descriptor: int, raw: bytes, path: Path) -> None:
+    """Append and sync, or leave the file as it was and raise: no change is made without its line."""
+    size = os.fstat(descriptor).st_size
+    try:
+        while raw:  # a disk that becomes full takes a part first, and says so at the next try
+            raw = raw[os.write(descriptor, raw) :]
+        os.fsync(descriptor)
+    except OSError as err:
+        os.ftruncate(descriptor, size)
+        raise JournalError(f"cannot write {path}: {err.strerror}; the change was not made, run it again") from err
 
 
 def _lock(file: IO[bytes], path: Path) -> None:

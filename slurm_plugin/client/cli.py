@@ -45,6 +45,8 @@ class CliSettings:
         What runs them; tests put recordings here.
     timeout_s : float
         For each reading command.
+    database_timeout_s : float
+        For asking slurmdbd: a cycle waits so long when slurmdbd or its MariaDB hangs, once per ``RETRY_AFTER_S``.
     update_timeout_s : float
         For one ``scontrol`` with up to ``updates_per_process`` updates; 22.05 may sleep a second on a young
         job.
@@ -58,6 +60,7 @@ class CliSettings:
 
     runner: Runner = field(default_factory=ProcessRunner)
     timeout_s: float = 20.0
+    database_timeout_s: float = 5.0
     update_timeout_s: float = 60.0
     updates_per_process: int = 1000
     now: Callable[[], float] = time.time
@@ -77,7 +80,7 @@ class CliSlurm:
         self._update_ids: Mapping[JobId, str] = {}
         self._identity: tuple[str, str] | None = None
         self._has_task_rows_only = False
-        self._qos = QosReader(ask=lambda argv: self._ask(*argv), now=self._settings.now)
+        self._qos = QosReader(ask=self._ask_about_qos, now=self._settings.now)
 
     def observe(self) -> Observation:
         """Jobs and nodes as they are now; see :class:`~slurm_plugin.client.protocol.SlurmClient`."""
@@ -223,6 +226,11 @@ class CliSlurm:
 
     def _ask(self, *argv: str) -> str:
         return check(self._settings.runner(self._command(*argv)), argv)
+
+    def _ask_about_qos(self, argv: tuple[str, ...]) -> str:
+        settings = self._settings
+        timeout_s = settings.database_timeout_s if argv[0] == "sacctmgr" else settings.timeout_s
+        return check(settings.runner(Command(argv=argv, timeout_s=timeout_s)), argv)
 
     def _command(self, *argv: str) -> Command:
         return Command(argv=argv, timeout_s=self._settings.timeout_s)

@@ -28,6 +28,8 @@ UNAVAILABLE_TEXTS: Final = (
     "Munge encode failed",
     "Unable to process configuration file",
     "Unable to establish configuration source",
+    "Unable to connect to database",
+    "Problem talking to the database",
 )
 """Slurm's words for "not now"."""
 

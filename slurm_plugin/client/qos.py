@@ -21,6 +21,9 @@ if TYPE_CHECKING:
 
 ASSOC_MGR: Final = ("scontrol", "-o", "show", "assoc_mgr", "flags=qos")
 SHOW_QOS: Final = ("sacctmgr", "-nP", "show", "qos", "format=name,gracetime,preempt")
+NO_LISTS: Final = "no Preempt lists"
+"""How the problem starts that slurmdbd does not answer: nothing of a QOS can be changed, either."""
+
 RETRY_AFTER_S: Final = 30.0
 """Pause after a failure: a slurmdbd that is away costs a cycle one wait, not one per cycle."""
 
@@ -65,14 +68,14 @@ class QosReader:
         return tuple(_with_db_fields(record, known.get(record.name)) for record in records)
 
     def _ask_database(self, problems: Counter[str]) -> Mapping[str, _DbFields]:
-        if self.now() < self._retry_at_s:
-            problems["no Preempt lists: slurmdbd was away a moment ago"] += 1
+        if 0 < self._retry_at_s - self.now() <= RETRY_AFTER_S:  # more: the clock was set back
+            problems[f"{NO_LISTS}: slurmdbd was away a moment ago"] += 1
             return self._known
         try:
             self._known = _parse_show_qos(self.ask(SHOW_QOS))
         except SlurmError as err:
             self._retry_at_s = self.now() + RETRY_AFTER_S
-            problems[f"no Preempt lists: {err}"] += 1
+            problems[f"{NO_LISTS}: {err}"] += 1
         return self._known
 
 

@@ -68,11 +68,18 @@ class FileWatcher:
 
     def look(self) -> None:
         """One round; every problem is logged, none stops the watching."""
-        for step in (self._look_at_rules, self._look_at_standings, self._write_stats):
+        for step in (self._look_at_rules, self._look_at_standings, self._write_due_stats):
             try:
                 step()
             except OSError as err:
                 _log.warning("event=watch_failed step=%s error=%s", step.__name__, err)
+
+    def write_stats(self) -> None:
+        """Write the stats file; a full disk is logged."""
+        try:
+            write_stats(self.site.paths.run_dir / STATS_NAME, self._stats)
+        except OSError as err:
+            _log.warning("event=watch_failed step=write_stats error=%s", err)
 
     def _look_at_rules(self) -> None:
         signature = _signature(self.site.path)
@@ -104,11 +111,11 @@ class FileWatcher:
         except StaleStateError as err:
             _log.warning("event=standings_refused error=%s", err)
 
-    def _write_stats(self) -> None:
+    def _write_due_stats(self) -> None:
         now_s = time.monotonic()
         if now_s >= self._stats_due_s:
             self._stats_due_s = now_s + STATS_INTERVAL_S
-            write_stats(self.site.paths.run_dir / STATS_NAME, self._stats)
+            self.write_stats()
 
 
 def write_stats(path: Path, stats: HookStats) -> None:

@@ -11,14 +11,12 @@ import threading
 from typing import TYPE_CHECKING, Final
 
 from slurm_plugin.hook.background import (
-    STATS_NAME,
     WATCH_INTERVAL_S,
     FileWatcher,
     IdentityRefresher,
     RequeueDefault,
     every,
     groups_of_interest,
-    write_stats,
 )
 from slurm_plugin.hook.directory import UserDirectory
 from slurm_plugin.hook.outcome import HookRules
@@ -75,6 +73,7 @@ def _serve(site: SiteFile, client: SlurmClient, listening: socket.socket, peers:
     recorder = Recorder(lambda: HistoryStore(site.paths.state_dir / HISTORY_NAME), stats)
     rules = HookRules.from_policy(site.policy, is_off=is_off(site))
     service = HookService(rules, users, book=book, stats=stats, record=recorder.add)
+    service.trusted_uids |= peers
     server = HookServer(listening, service, stats=stats, allowed_uids=peers)
     watcher = FileWatcher(site, service, book=book, stats=stats)
     identities = IdentityRefresher(users, lambda: groups_of_interest(watcher.site))
@@ -99,5 +98,5 @@ def _serve(site: SiteFile, client: SlurmClient, listening: socket.socket, peers:
         recorder.stop()
         for thread in threads:
             thread.join(WATCH_INTERVAL_S * 2)
-        write_stats(site.paths.run_dir / STATS_NAME, stats)
+        watcher.write_stats()
         _log.info("event=stopped submissions=%d errors=%d", stats.counts["submissions"], stats.counts["errors"])

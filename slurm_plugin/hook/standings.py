@@ -146,7 +146,9 @@ class StandingsBook:
         self._current = offered
         self._next = {name: list(amounts) for name, amounts in offered.next_amounts.items()}
         self._factors.clear()
-        while self._journal and (not is_same_axes or self._journal[0][0] <= offered.at_s):
+        # An entry far ahead of the cycle was made before the clock was set back.
+        last_s = offered.at_s + MAX_AGE_S
+        while self._journal and not (is_same_axes and offered.at_s < self._journal[0][0] <= last_s):
             self._journal.popleft()
         for _, agent, step in self._journal:
             self._add(agent, step)

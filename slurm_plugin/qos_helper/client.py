@@ -24,6 +24,10 @@ class HelperUnavailableError(FairGpuError):
     """No helper answers: ordering and overflow go on, ranks and Preempt lists stay as they are."""
 
 
+class HelperSilentError(HelperUnavailableError):
+    """The helper is there and does not answer in time: asking it again costs the same wait."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChangeOutcome:
     """What became of one change; ``text`` is the helper's or sacctmgr's message."""
@@ -37,7 +41,7 @@ class QosHelper(Protocol):
     """Changes QOSes of ours."""
 
     def apply(self, changes: Sequence[QosChange]) -> Sequence[ChangeOutcome]:
-        """Outcome of each change, in order.
+        """Outcome of each change, in order; once slurmdbd is away the rest is not asked and away, too.
 
         Raises
         ------
@@ -62,8 +66,11 @@ class SocketQosHelper:
 
     def apply(self, changes: Sequence[QosChange]) -> Sequence[ChangeOutcome]:
         """Outcome of each change; see :class:`QosHelper`."""
-        outcomes = []
+        outcomes: list[ChangeOutcome] = []
         for change in changes:
+            if outcomes and outcomes[-1].verdict is Verdict.AWAY:
+                outcomes.append(ChangeOutcome(change=change, verdict=Verdict.AWAY, text=outcomes[-1].text))
+                continue
             fields = self._ask(encode_change(change))
             is_known = fields.get("verdict") in set(Verdict)
             verdict = Verdict(fields["verdict"]) if is_known else Verdict.FAILED
@@ -83,6 +90,8 @@ class SocketQosHelper:
     def _ask(self, request: bytes) -> dict[str, str]:
         try:
             return ask(self.path, request, timeout_s=self.timeout_s)
+        except TimeoutError as err:
+            raise HelperSilentError(f"{self.path}: no answer within {self.timeout_s:g} s") from err
         except OSError as err:
             raise HelperUnavailableError(f"{self.path}: {err.strerror or err}") from err
         except WireError as err:

@@ -36,7 +36,9 @@ class Verdict(StrEnum):
     REFUSED = "refused"
     """Outside the rules; sacctmgr was not run."""
     FAILED = "failed"
-    """sacctmgr said no, or slurmdbd is away."""
+    """sacctmgr said no."""
+    AWAY = "away"
+    """slurmdbd or its database did not answer."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -6,7 +6,7 @@ import logging
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from slurm_plugin.client.command import Command, Runner
+from slurm_plugin.client.command import Command, Runner, is_unavailable
 from slurm_plugin.errors import SlurmUnavailable
 from slurm_plugin.hook.wire import WireError
 from slurm_plugin.qos_helper.request import OP_CHANGE, OP_PING, QosChange, Setting, Verdict, parse_change
@@ -65,10 +65,11 @@ class QosHelperService:
         try:
             result = self.runner(Command(argv=sacctmgr_argv(change), timeout_s=TIMEOUT_S))
         except SlurmUnavailable as err:
-            return Verdict.FAILED, str(err)
+            return Verdict.AWAY, str(err)
         if result.returncode == 0:
             return Verdict.DONE, ""
-        return Verdict.FAILED, (result.stderr or result.stdout).strip()[-_SHOWN_CHARS:]
+        text = (result.stderr or result.stdout).strip()
+        return Verdict.AWAY if is_unavailable(text) else Verdict.FAILED, text[-_SHOWN_CHARS:]
 
 
 def sacctmgr_argv(change: QosChange) -> tuple[str, ...]:

@@ -44,15 +44,16 @@ from slurm_plugin.rebalancer.logfmt import key_values
 from slurm_plugin.rebalancer.preempt_lists import ListReport, restore_lists
 from slurm_plugin.rebalancer.report import Reporter, log_restores
 from slurm_plugin.rebalancer.reset import ResetReport, reset_effects
-from slurm_plugin.rebalancer.snapshot_ring import last_snapshot
+from slurm_plugin.rebalancer.snapshot_ring import snapshot_paths
 from slurm_plugin.site import load_site
 from slurm_plugin.site.switch import off_stamp
-from slurm_plugin.snapshot import SnapshotError
+from slurm_plugin.snapshot import Snapshot, SnapshotError, read_snapshot
 
 if TYPE_CHECKING:
     from types import FrameType
 
     from policies.plan import BandMemory, SlaMemory
+    from policies.records import Observation
     from slurm_plugin.client import SlurmClient
     from slurm_plugin.site import SiteFile
 
@@ -63,10 +64,11 @@ _log = logging.getLogger(__name__)
 
 
 class Memory(NamedTuple):
-    """What one cycle remembers for the next."""
+    """What one cycle remembers for the next; ``seen`` is its observation, to tell reclaims that happen meanwhile."""
 
     sla: tuple[SlaMemory, ...] = ()
     bands: tuple[BandMemory, ...] = ()
+    seen: Observation | None = None
 
 
 @dataclass(slots=True)
@@ -284,28 +286,38 @@ def _daemon(site: SiteFile, client: SlurmClient, *, is_dry_run: bool) -> Iterato
             check_directories(site)
             stack.enter_context(hold_lease(site.paths.state_dir, now_s=time.time()))
             stack.callback(rebalancer.history.close)
-            rebalancer.sla_memory, rebalancer.band_memory = recent_memory(site, now_s=time.time())
+            memory = recent_memory(site, now_s=time.time())
+            rebalancer.sla_memory, rebalancer.band_memory = memory.sla, memory.bands
+            daemon.reporter.before = memory.seen
         yield daemon
 
 
 def recent_memory(site: SiteFile, *, now_s: float) -> Memory:
     """Return what the last kept cycle remembered, so that a restart moves no weight and forgets no reclaim.
 
-    SLA memory counts for ten minutes, band memory for the window in which reclaims are counted.
+    SLA memory counts for ten minutes, band memory for the window in which reclaims are counted. A cycle of the future
+    was kept before the clock was set back; it counts. A damaged one is passed over for the one before.
     """
-    try:
-        snapshot = last_snapshot(site.paths.state_dir)
-    except SnapshotError as err:
-        _log.error(key_values(event="memory_lost", error=str(err)))
+    snapshot = _last_readable(site)
+    if snapshot is None:
         return Memory()
-    age_s = -1.0 if snapshot is None else now_s - snapshot.now_s
-    if snapshot is None or age_s < 0:
-        return Memory()
-    window_s = 0.0 if site.policy.bands is None else site.policy.bands.window_s
+    age_s = now_s - snapshot.now_s
+    window_s = float("-inf") if site.policy.bands is None else site.policy.bands.window_s
+    is_in_window = age_s <= window_s
     return Memory(
         snapshot.plan.sla_memory if age_s <= MEMORY_MAX_AGE_S else (),
-        snapshot.plan.band_memory if age_s <= window_s else (),
+        snapshot.plan.band_memory if is_in_window else (),
+        snapshot.observation if is_in_window else None,
     )
+
+
+def _last_readable(site: SiteFile) -> Snapshot | None:
+    for path in reversed(snapshot_paths(site.paths.state_dir)):
+        try:
+            return read_snapshot(path)
+        except SnapshotError as err:
+            _log.error(key_values(event="memory_lost", error=str(err)))
+    return None
 
 
 def check_directories(site: SiteFile) -> None:

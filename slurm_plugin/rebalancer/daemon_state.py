@@ -20,8 +20,9 @@ from typing import Final, assert_never
 from slurm_plugin.site.switch import OffStamp
 
 MAX_BACKOFF_S: Final = 30.0
-DENIED_PAUSE_S: Final = 60.0
-"""A refused permission needs a human; asking Slurm every cycle would only fill its log."""
+MAX_DENIED_PAUSE_S: Final = 60.0
+"""A refused permission needs a human; asking Slurm every cycle would only fill its log. It may also be a slurmctld that
+has just started without slurmdbd and does not know its operators yet: so the pauses double up to this one."""
 
 CLEAN_RESETS: Final = 2
 """Off is reached when so many resets in a row found nothing: a submission on its way through the hook, or a
@@ -180,7 +181,7 @@ def step(state: DaemonState, event: Event) -> tuple[DaemonState, Instruction]:
     return result
 
 
-def backoff_s(failures: int, interval_s: float) -> float:
+def backoff_s(failures: int, interval_s: float, *, longest_s: float = MAX_BACKOFF_S) -> float:
     """Return the pause after so many failures in a row: the interval doubled each time, up to a bound.
 
     Examples
@@ -188,7 +189,7 @@ def backoff_s(failures: int, interval_s: float) -> float:
     >>> [backoff_s(n, 5.0) for n in (1, 2, 3, 4, 100)]
     [5.0, 10.0, 20.0, 30.0, 30.0]
     """
-    bound = max(MAX_BACKOFF_S, interval_s)
+    bound = max(longest_s, interval_s)
     return min(bound, interval_s * 2.0 ** min(failures - 1, 20))
 
 
@@ -223,5 +224,6 @@ def _after_reset(state: DaemonState, event: ResetEnded) -> tuple[DaemonState, In
 
 def _after_failure(state: DaemonState, outcome: Outcome) -> tuple[DaemonState, Instruction]:
     failures = state.failures + 1
-    pause_s = DENIED_PAUSE_S if outcome is Outcome.DENIED else backoff_s(failures, state.interval_s)
+    longest_s = MAX_DENIED_PAUSE_S if outcome is Outcome.DENIED else MAX_BACKOFF_S
+    pause_s = backoff_s(failures, state.interval_s, longest_s=longest_s)
     return replace(state, failures=failures), Sleep(seconds=pause_s)

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Final
 from policies.plan import SetPreemptList, SetSiteFactor
 from policies.site_policy import Mode
 from slurm_plugin.client import SlurmClient
+from slurm_plugin.client.qos import NO_LISTS
 from slurm_plugin.errors import SlurmAuthError, SlurmError, StaleStateError
 from slurm_plugin.qos_helper.client import QosHelper
 from slurm_plugin.rebalancer.decision_view import job_of, key_of
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from policies.plan import Decision, Plan
-    from policies.records import Observation
+    from policies.records import JobRecord, Observation
     from policies.site_policy import SitePolicy
 
 CHUNK: Final = 100
@@ -77,6 +78,7 @@ class Enactor:
             rules=rules,
             now_s=now_s,
             jobs={job.job_id: job for job in observation.jobs},
+            is_database_away=any(problem.startswith(NO_LISTS) for problem, _ in observation.problems),
             lists=tuple(one for one in plan.decisions if isinstance(one, SetPreemptList)),
         )
         error = None
@@ -98,12 +100,12 @@ class Enactor:
         SlurmUnavailable, SlurmAuthError
             Slurm went away or refuses; what was done so far is noted.
         """
-        youngest_s = now_s - min_job_age_s(observation.slurm_version)
+        min_age_s = min_job_age_s(observation.slurm_version)
         found = find_strays(observation, policy, self.history)
         factors = [one for one in found.factors if factor_key(one.job.job_id) not in self.pauses]
-        factors = [one for one in factors if one.job.submit_s <= youngest_s]
+        factors = [one for one in factors if not is_young(one.job, now_s=now_s, min_age_s=min_age_s)]
         moves = [one for one in found.moves if move_key(one.job.job_id) not in self.pauses]
-        moves = [one for one in moves if one.job.submit_s <= youngest_s]
+        moves = [one for one in moves if not is_young(one.job, now_s=now_s, min_age_s=min_age_s)]
         if not (factors or moves) or self._stopped() is not None:
             return ResetReport()
         n_granted, self.bucket = self.bucket.take(len(factors) + len(moves), now_s=now_s)
@@ -127,7 +129,7 @@ class Enactor:
                 batch.note([decision], EnactOutcome.GONE, "not in the observation")
             elif key_of(decision) in self.pauses:
                 batch.note([decision], EnactOutcome.PAUSED, "its last update was refused or had no effect")
-            elif job is not None and batch.now_s - job.submit_s < min_age_s:
+            elif job is not None and is_young(job, now_s=batch.now_s, min_age_s=min_age_s):
                 batch.note([decision], EnactOutcome.YOUNG, f"younger than {min_age_s} s")
             else:
                 ready.append(decision)
@@ -189,6 +191,11 @@ def check_fresh(plan: Plan, observation: Observation, *, now_s: float) -> None:
     blind = [problem for problem, _ in observation.problems if problem.startswith("no site factors")]
     if blind:
         raise StaleStateError(f"the present site factors could not be read ({blind[0]}): nothing written")
+
+
+def is_young(job: JobRecord, *, now_s: float, min_age_s: int) -> bool:
+    """Return whether an update of the job may make slurmctld sleep; one from the future is old, the clock is not."""
+    return -min_age_s <= now_s - job.submit_s < min_age_s
 
 
 def min_job_age_s(slurm_version: str) -> int:

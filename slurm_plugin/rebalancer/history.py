@@ -118,7 +118,7 @@ class History:
             self._store = None
 
     def _attempt(self, action: Callable[[HistoryStore], object]) -> bool:
-        if self._clock() < self._retry_at_s:
+        if 0 < self._retry_at_s - self._clock() <= RETRY_AFTER_S:  # more: the clock was set back
             self._on_error()
             return False
         try:

@@ -2,13 +2,13 @@
 
 A factor in ``1..scale`` on a managed job is ours (the hook's or the rebalancer's), so its former value is 0.
 Any other value that is not 0 was set by somebody else; it is kept and given back. A line stays until its job is
-gone; once restored, its ``last_written`` equals its ``former``.
+gone for a while; once restored, its ``last_written`` equals its ``former``.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final
 
 from policies.records import JobId, JobRecord, JobState
 
@@ -18,12 +18,28 @@ if TYPE_CHECKING:
     from slurm_plugin.rebalancer.store import Line, TouchedJob
 
 
+GONE_AFTER_S: Final = 30.0
+"""A slurmctld that was killed shows jobs again that ended less than 5 s before, when it had not saved that yet."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Restore:
     """One job to write back: ``value`` is its former site factor."""
 
     job: JobRecord
     value: int
+
+
+@dataclass(slots=True)
+class Absences:
+    """Since when jobs with a line are missing."""
+
+    since_s: dict[JobId, float] = field(default_factory=dict)
+
+    def find_over(self, missing: Iterable[JobId], *, now_s: float) -> tuple[JobId, ...]:
+        """Return which of the jobs that are missing now have been for ``GONE_AFTER_S``, in each observation since."""
+        self.since_s = {job_id: min(self.since_s.get(job_id, now_s), now_s) for job_id in missing}
+        return tuple(job_id for job_id, since_s in self.since_s.items() if now_s - since_s >= GONE_AFTER_S)
 
 
 def find_entry(job: JobRecord, journal: Mapping[JobId, Line]) -> Line | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import fcntl
 import json
+import logging
 import os
 import time
 from contextlib import contextmanager
@@ -21,6 +22,8 @@ _MODE: Final = 0o600
 _TRIES: Final = 5
 _PAUSE_S: Final = 0.05
 
+_log = logging.getLogger(__name__)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LeaseHolder:
@@ -32,7 +35,7 @@ class LeaseHolder:
 
 @contextmanager
 def hold_lease(state_dir: Path, *, now_s: float) -> Iterator[None]:
-    """Hold the lease for the ``with`` block.
+    """Hold the lease for the ``with`` block. A full disk keeps our pid out of the file, not us from the lease.
 
     Raises
     ------
@@ -40,16 +43,14 @@ def hold_lease(state_dir: Path, *, now_s: float) -> Iterator[None]:
         If another process holds it; the message names its pid.
     """
     # Nobody else may open it: whoever can read a file can lock it, and would keep every rebalancer away.
-    flags = os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC
+    flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
     descriptor = os.open(state_dir / FILE_NAME, flags, _MODE)
-    with os.fdopen(descriptor, "a+", encoding="ascii") as file:
+    with os.fdopen(descriptor, "r+", encoding="ascii") as file:
         _lock(file, state_dir)
         os.fchmod(descriptor, _MODE)
-        file.truncate(0)
-        file.write(json.dumps({"pid": os.getpid(), "started_s": now_s}) + "\n")
-        file.flush()
+        _say_who(descriptor, json.dumps({"pid": os.getpid(), "started_s": now_s}) + "\n")
         yield
-        file.truncate(0)
+        os.ftruncate(descriptor, 0)
 
 
 def lease_holder(state_dir: Path) -> LeaseHolder | None:
@@ -68,6 +69,14 @@ def lease_holder(state_dir: Path) -> LeaseHolder | None:
         if _try_lock(file, fcntl.LOCK_SH):
             return None
         return _parse_holder(file.read())
+
+
+def _say_who(descriptor: int, text: str) -> None:
+    os.ftruncate(descriptor, 0)
+    try:
+        os.pwrite(descriptor, text.encode("ascii"), 0)
+    except OSError as err:
+        _log.error("event=write_failed file=%s error=%r", FILE_NAME, str(err))
 
 
 def _lock(file: IO[str], state_dir: Path) -> None:

@@ -21,7 +21,7 @@ class EnactOutcome(StrEnum):
     REJECTED = "rejected"
     UNANSWERED = "unanswered"
     UNHELPED = "unhelped"
-    """No QOS helper answers: the rank or Preempt list stays as it is."""
+    """No QOS helper or no slurmdbd answers: the rank or Preempt list stays as it is."""
     DEFERRED = "deferred"
     YOUNG = "young"
     PAUSED = "paused"

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from policies.quota.layout import full_preempt_list
 from policies.quota.names import Band
 from policies.quota.nominal import compute_nominals
+from slurm_plugin.client.qos import NO_LISTS
 from slurm_plugin.qos_helper.client import HelperUnavailableError
 from slurm_plugin.qos_helper.request import Setting, Verdict, group_changes
 
@@ -37,15 +38,19 @@ class ListReport:
 
 
 def full_lists(policy: SitePolicy, present: Sequence[QosRecord]) -> dict[str, tuple[str, ...]]:
-    """Return the full list of each guaranteed and borrow QOS that exists, with the QOSes that exist."""
+    """Return the full list of each borrow and guaranteed QOS that exists, with the QOSes that exist.
+
+    Borrow comes first: should slurmdbd have a wrong list of one in memory, it would refuse those that name it.
+    """
     names = {record.name for record in present}
     quotas = compute_nominals(policy, ())  # the names do not depend on the nodes
     lists: dict[str, tuple[str, ...]] = {}
-    for quota in quotas:
-        for qos, band in ((quota.guaranteed_qos, Band.GUARANTEED), (quota.borrow_qos, Band.BORROW)):
-            if qos is not None and qos in names:
-                full = full_preempt_list(quotas, quota.agent, band)
-                lists[qos] = tuple(name for name in full if name in names)
+    own = [(quota.agent, quota.borrow_qos, Band.BORROW) for quota in quotas]
+    own += [(quota.agent, quota.guaranteed_qos, Band.GUARANTEED) for quota in quotas]
+    for agent, qos, band in own:
+        if qos is not None and qos in names:
+            full = full_preempt_list(quotas, agent, band)
+            lists[qos] = tuple(name for name in full if name in names)
     return lists
 
 
@@ -59,10 +64,14 @@ def restore_lists(policy: SitePolicy, client: SlurmClient, helper: QosHelper) ->
     """
     if policy.bands is None:
         return ListReport()
-    present, _ = client.fetch_qos()
+    present, problems = client.fetch_qos()
+    # While slurmdbd is away the lists shown are as old as its last answer: what we wrote since is not in them.
+    is_unknown = any(problem.startswith(NO_LISTS) for problem, _ in problems)
     now = {record.name: record.preempt for record in present}
     full = full_lists(policy, present)
-    wanted = [(name, Setting.PREEMPT, ",".join(names)) for name, names in full.items() if now[name] != names]
+    wanted = [
+        (name, Setting.PREEMPT, ",".join(names)) for name, names in full.items() if is_unknown or now[name] != names
+    ]
     if not wanted:
         return ListReport()
     try:

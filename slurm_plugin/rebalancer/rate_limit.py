@@ -27,8 +27,11 @@ class TokenBucket:
         return cls(rate_per_s=rate_per_s, burst=burst, tokens=burst, at_s=now_s)
 
     def take(self, wanted: int, *, now_s: float) -> tuple[int, TokenBucket]:
-        """Return how many of ``wanted`` are granted and the bucket afterwards; time never runs backwards."""
+        """Return how many of ``wanted`` are granted and the bucket afterwards.
+
+        A clock that steps back gives nothing at that moment, and tokens come back from there on.
+        """
         elapsed_s = max(0.0, now_s - self.at_s)
         tokens = min(self.burst, self.tokens + elapsed_s * self.rate_per_s)
         granted = min(wanted, int(tokens))
-        return granted, replace(self, tokens=tokens - granted, at_s=max(self.at_s, now_s))
+        return granted, replace(self, tokens=tokens - granted, at_s=now_s)

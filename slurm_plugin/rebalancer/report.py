@@ -14,7 +14,7 @@ from policies.records import Observation
 from slurm_plugin.rebalancer.decision_rows import band_row, factor_row
 from slurm_plugin.rebalancer.decision_view import Key, job_of, view
 from slurm_plugin.rebalancer.job_rows import JobRecorder
-from slurm_plugin.rebalancer.journal import find_gone
+from slurm_plugin.rebalancer.journal import Absences, find_gone
 from slurm_plugin.rebalancer.logfmt import key_values
 from slurm_plugin.rebalancer.outcomes import FAILED, Enacted, EnactOutcome
 from slurm_plugin.rebalancer.own_qos import OwnQos
@@ -55,6 +55,8 @@ class Reporter:
     jobs: JobRecorder = field(default_factory=JobRecorder)
     told: dict[Key, tuple[str | None, EnactOutcome]] = field(default_factory=dict)
     before: Observation | None = None
+    no_factor: Absences = field(default_factory=Absences)
+    no_move: Absences = field(default_factory=Absences)
 
     def report(self, rebalancer: Rebalancer, result: CycleResult) -> None:
         """Tell everybody about one cycle."""
@@ -67,9 +69,10 @@ class Reporter:
             metrics.count("fairgpu_reclaims_total", agent=reclaim.agent, band=reclaim.band.value)
             _log.info(_reclaim_line(result, reclaim))
         if not rebalancer.is_dry_run:
+            # Before the snapshot: a successor compares with that, and would not see these again.
+            rebalancer.history.add_reclaims([reclaim_row(one, at_s=result.observation.at_s) for one in reclaims])
             self._write_files(rebalancer, result)
             self._write_history(rebalancer, result)
-            rebalancer.history.add_reclaims([reclaim_row(one, at_s=result.observation.at_s) for one in reclaims])
         metrics.show_cycle(result.observation, result.plan)
         metrics.observe_durations(result.durations_s)
         for outcome in EnactOutcome:
@@ -89,9 +92,9 @@ class Reporter:
 
     def _write_history(self, rebalancer: Rebalancer, result: CycleResult) -> None:
         history, seen = rebalancer.history, result.observation
-        if gone := find_gone(history.factors.lines, seen.jobs):
+        if gone := self.no_factor.find_over(find_gone(history.factors.lines, seen.jobs), now_s=seen.at_s):
             history.factors.forget(gone)
-        if gone := find_gone(history.moves.lines, seen.jobs):
+        if gone := self.no_move.find_over(find_gone(history.moves.lines, seen.jobs), now_s=seen.at_s):
             history.moves.forget(gone)
         history.add_cycle(_cycle_row(result))
         news = self._news(result)

@@ -19,11 +19,17 @@ def snapshot_paths(state_dir: Path) -> tuple[Path, ...]:
 
 
 def keep_snapshot(state_dir: Path, snapshot: Snapshot) -> None:
-    """Add a cycle under its id (ids sort by time) and delete those beyond the last ``KEEP``."""
+    """Add a cycle under its id (ids sort by time) and delete those beyond the last ``KEEP``.
+
+    Cycles with a later id are deleted, too: the clock was set back since, and they would pass for the newest.
+    """
     folder = state_dir / FOLDER
     folder.mkdir(mode=0o700, exist_ok=True)
-    write_snapshot(folder / f"{snapshot.cycle_id}.json.gz", snapshot)
-    for path in snapshot_paths(state_dir)[:-KEEP]:
+    newest = folder / f"{snapshot.cycle_id}.json.gz"
+    write_snapshot(newest, snapshot)
+    paths = snapshot_paths(state_dir)
+    n_known = paths.index(newest) + 1
+    for path in paths[: max(0, n_known - KEEP)] + paths[n_known:]:
         path.unlink(missing_ok=True)
 
 

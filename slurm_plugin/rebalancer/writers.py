@@ -10,7 +10,7 @@ from policies.plan import Decision, SetBorrowRank, SetPreemptList, SetQos, SetSi
 from policies.records import JobId, JobRecord
 from policies.site_policy import Mode
 from slurm_plugin.client import SlurmClient, UpdateStatus
-from slurm_plugin.qos_helper.client import HelperUnavailableError, QosHelper
+from slurm_plugin.qos_helper.client import HelperSilentError, HelperUnavailableError, QosHelper
 from slurm_plugin.qos_helper.request import QosChange, Setting, Verdict, group_changes
 from slurm_plugin.rebalancer.decision_view import Key, key_of
 from slurm_plugin.rebalancer.history import History
@@ -25,8 +25,10 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from slurm_plugin.client import UpdateOutcome
+    from slurm_plugin.qos_helper.client import ChangeOutcome
 
 _NO_ANSWER: Final = "no answer"
+_NO_DATABASE: Final = "slurmdbd was away a moment ago"
 _NO_JOURNAL: Final = "the former value could not be noted"
 _NO_LIST: Final = "its agent's own Preempt list could not be written, so its agent could not take it back"
 _NO_EFFECT: Final = "no effect so far (priority pinned by an administrator?), left alone for a minute"
@@ -43,11 +45,18 @@ class EnactRules:
 
 @dataclass(slots=True, kw_only=True)
 class Batch:
-    """One plan on its way: what is known of its jobs, its Preempt lists, what became of its decisions."""
+    """One plan on its way: what is known of its jobs, its Preempt lists, what became of its decisions.
+
+    Attributes
+    ----------
+    is_database_away : bool
+        slurmdbd did not answer this cycle: the QOS helper is not asked.
+    """
 
     rules: EnactRules
     now_s: float
     jobs: Mapping[JobId, JobRecord]
+    is_database_away: bool = False
     lists: tuple[SetPreemptList, ...] = ()
     outcomes: dict[Key, tuple[EnactOutcome, str]] = field(default_factory=dict)
 
@@ -144,18 +153,32 @@ class Writer:
             self._note_answers(batch, decisions, self.client.start_now([one.job_id for one in decisions]))
 
     def _write_settings(self, decisions: Sequence[SetBorrowRank | SetPreemptList], batch: Batch) -> None:
-        batch.note(decisions, EnactOutcome.UNHELPED)
+        batch.note(decisions, EnactOutcome.UNHELPED, _NO_DATABASE)
+        if not decisions or batch.is_database_away or self.pauses.is_helper_resting(now_s=batch.now_s):
+            return
         try:
-            outcomes = self.helper.apply(_changes(decisions)) if decisions else ()
+            outcomes = self.helper.apply(_changes(decisions))
         except HelperUnavailableError as err:
             batch.note(decisions, EnactOutcome.UNHELPED, str(err))
+            if isinstance(err, HelperSilentError):
+                self.pauses.rest_helper(now_s=batch.now_s)
             return
         for one in decisions:
-            asked = [found for found in outcomes if one.qos in found.change.names]
-            failed = [found.text for found in asked if found.verdict is not Verdict.DONE]
-            batch.note([one], EnactOutcome.REJECTED if failed else EnactOutcome.WRITTEN, "; ".join(failed))
-            if failed:
-                self.pauses.note_refused(key_of(one), now_s=batch.now_s)
+            self._note_setting(one, [found for found in outcomes if one.qos in found.change.names], batch)
+
+    def _note_setting(
+        self, decision: SetBorrowRank | SetPreemptList, answers: Sequence[ChangeOutcome], batch: Batch
+    ) -> None:
+        failed = [answer for answer in answers if answer.verdict is not Verdict.DONE]
+        text = "; ".join(answer.text for answer in failed)
+        if not failed:
+            batch.note([decision], EnactOutcome.WRITTEN)
+        elif any(answer.verdict is Verdict.AWAY for answer in failed):
+            batch.note([decision], EnactOutcome.UNHELPED, text)
+            self.pauses.rest_helper(now_s=batch.now_s)
+        else:
+            batch.note([decision], EnactOutcome.REJECTED, text)
+            self.pauses.note_refused(key_of(decision), now_s=batch.now_s)
 
     def _note_answers(
         self, batch: Batch, decisions: Sequence[SetSiteFactor | SetQos | StartNow], answers: Sequence[UpdateOutcome]

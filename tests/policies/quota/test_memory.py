@@ -47,6 +47,12 @@ def test_reclaims_before_the_window_are_forgotten() -> None:
     assert plan.band_memory == _memory(3, NOW - 20, NOW)
 
 
+def test_reclaims_of_the_future_were_noted_before_the_clock_was_set_back() -> None:
+    memory = _memory(3, NOW + 3600, NOW + 3601)
+    plan = plan_of([*FULL, waiting("10", band="_borrow", restarts=3)], memory=memory)
+    assert plan.band_memory == _memory(3, NOW, NOW)
+
+
 def test_barred_job_stays_barred_after_the_window_until_it_has_run() -> None:
     memory = _memory(3, is_barred=True)
     plan = plan_of([*FULL, waiting("10", restarts=3)], memory=memory)

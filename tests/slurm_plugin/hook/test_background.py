@@ -132,7 +132,7 @@ def test_a_run_dir_that_is_gone_does_not_stop_the_watching(
     object.__setattr__(site, "paths", gone)
     with caplog.at_level(logging.WARNING):
         Watched(site)
-    assert "watch_failed step=_write_stats" in caplog.text
+    assert "watch_failed step=write_stats" in caplog.text
 
 
 def test_the_groups_of_interest_are_the_agents(site: SiteFile) -> None:

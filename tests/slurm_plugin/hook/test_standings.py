@@ -103,6 +103,18 @@ def test_new_standings_replace_what_they_saw_and_keep_what_came_after() -> None:
     assert book.site_factor("risk", 1006.0) == 33_333
 
 
+def test_what_was_submitted_before_the_clock_was_set_back_counts_once() -> None:
+    book = book_at()
+    book.site_factor("risk", 1000.0)
+    book.advance("risk", {"gres/gpu": 1}, 1, 1010.0)
+    book.offer(parse_standings(json.dumps(FILE | {"at_s": 1000.0 - 3600}).encode()))
+    book.site_factor("risk", 1001.0 - 3600)
+    book.advance("risk", {"gres/gpu": 1}, 1, 1001.0 - 3600)
+    once = book.site_factor("risk", 1002.0 - 3600)
+    book.offer(parse_standings(json.dumps(FILE | {"at_s": 1005.0 - 3600}).encode()))
+    assert book.site_factor("risk", 1006.0 - 3600) == book_at().site_factor("risk", 1000.0) != once
+
+
 def test_other_axes_drop_what_came_between() -> None:
     book = book_at()
     book.site_factor("risk", 1000.0)

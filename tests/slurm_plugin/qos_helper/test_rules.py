@@ -146,7 +146,12 @@ def test_another_operation_gets_no_answer_and_a_ping_does() -> None:
 def test_what_sacctmgr_says_comes_back() -> None:
     said = ask(FINE[0], Sacctmgr(CommandResult(1, " Nothing modified\n", "")))
     assert said == {"verdict": "failed", "text": "Nothing modified"}
-    assert ask(FINE[0], Sacctmgr())["verdict"] == "failed"
+
+
+def test_a_slurmdbd_that_is_away_or_hangs_is_no_refusal() -> None:
+    gone = CommandResult(1, "", "sacctmgr: error: Sending PersistInit msg: Unable to connect to database\n")
+    assert ask(FINE[0], Sacctmgr(gone))["verdict"] == "away"
+    assert ask(FINE[0], Sacctmgr())["verdict"] == "away"
 
 
 def test_without_bands_nothing_is_accepted() -> None:

@@ -14,7 +14,7 @@ from slurm_plugin.client.command import Command, CommandResult
 from slurm_plugin.hook.server import HookServer
 from slurm_plugin.hook.socket_file import open_listener
 from slurm_plugin.hook.stats import HookStats
-from slurm_plugin.qos_helper.client import HelperUnavailableError, SocketQosHelper
+from slurm_plugin.qos_helper.client import HelperSilentError, HelperUnavailableError, SocketQosHelper
 from slurm_plugin.qos_helper.request import QosChange, Setting, Verdict, encode_change
 from slurm_plugin.qos_helper.service import QosHelperService
 from tests.slurm_plugin.qos_helper.test_rules import RULES, B
@@ -24,14 +24,21 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 CHANGE = QosChange(names=(B,), setting=Setting.PRIORITY, value="3")
+FINE = CommandResult(0, "", "")
 HOSTILE = QosChange(names=("normal",), setting=Setting.PRIORITY, value="3")
 
 
 @contextmanager
-def helper(path: Path, ran: list[tuple[str, ...]], allowed: frozenset[int] | None = None) -> Iterator[SocketQosHelper]:
+def helper(
+    path: Path,
+    ran: list[tuple[str, ...]],
+    allowed: frozenset[int] | None = None,
+    *,
+    result: CommandResult = FINE,
+) -> Iterator[SocketQosHelper]:
     def run(command: Command) -> CommandResult:
         ran.append(command.argv)
-        return CommandResult(0, "", "")
+        return result
 
     peers = frozenset({os.geteuid()}) if allowed is None else allowed
     listener = open_listener(path, frozenset({os.geteuid()}), what="QOS helper")
@@ -101,5 +108,14 @@ def test_a_helper_that_does_not_answer_is_given_up(tmp_path: Path) -> None:
     with socket.socket(socket.AF_UNIX) as silent:
         silent.bind(str(tmp_path / "s.sock"))
         silent.listen()
-        with pytest.raises(HelperUnavailableError):
+        with pytest.raises(HelperSilentError, match="no answer within"):
             SocketQosHelper(path=tmp_path / "s.sock", timeout_s=0.05).apply([CHANGE])
+
+
+def test_once_slurmdbd_is_away_the_rest_is_not_asked(tmp_path: Path) -> None:
+    ran: list[tuple[str, ...]] = []
+    away = CommandResult(1, "", "sacctmgr: error: Problem talking to the database: Connection refused")
+    with helper(tmp_path / "h.sock", ran, result=away) as asked:
+        outcomes = asked.apply([CHANGE, CHANGE, CHANGE])
+    assert [one.verdict for one in outcomes] == [Verdict.AWAY] * 3
+    assert len(ran) == 1

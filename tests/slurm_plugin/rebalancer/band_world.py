@@ -9,7 +9,7 @@ from policies.quota.layout import HIGHEST_BORROW_PRIORITY, OPPORTUNISTIC_PRIORIT
 from policies.quota.names import Band
 from policies.quota.nominal import compute_nominals
 from policies.records import QosRecord
-from slurm_plugin.qos_helper.client import ChangeOutcome, HelperUnavailableError
+from slurm_plugin.qos_helper.client import ChangeOutcome, HelperSilentError, HelperUnavailableError
 from slurm_plugin.qos_helper.request import QosChange, Setting, Verdict
 from slurm_plugin.qos_helper.rules import HelperRules, RefusedError
 from tests.slurm_plugin.rebalancer.world import World
@@ -30,12 +30,18 @@ class FakeHelper:
     def __init__(self, slurm: FakeSlurm, rules: HelperRules) -> None:
         self._slurm, self._rules = slurm, rules
         self.is_away = False
+        self.n_silences = 0
+        self.is_silent = False
         self.failure = ""
+        self.verdict = Verdict.FAILED
         self.asked: list[QosChange] = []
 
     def apply(self, changes: Sequence[QosChange]) -> Sequence[ChangeOutcome]:
         if self.is_away:
             raise HelperUnavailableError("/run/fairgpu-qos/helper.sock: No such file or directory")
+        if self.is_silent:
+            self.n_silences += 1
+            raise HelperSilentError("no answer within 15 s")
         return [self._apply(change) for change in changes]
 
     def _apply(self, change: QosChange) -> ChangeOutcome:
@@ -45,7 +51,7 @@ class FakeHelper:
         except RefusedError as err:
             return ChangeOutcome(change=change, verdict=Verdict.REFUSED, text=str(err))
         if self.failure:
-            return ChangeOutcome(change=change, verdict=Verdict.FAILED, text=self.failure)
+            return ChangeOutcome(change=change, verdict=self.verdict, text=self.failure)
         for name in change.names:
             record = self._slurm.qos(name)
             if change.setting is Setting.PRIORITY:

@@ -9,10 +9,14 @@ import pytest
 
 from policies.plan import SetBorrowRank, SetPreemptList, SetQos, SetSiteFactor
 from policies.records import AccountName, AgentName, JobId
+from slurm_plugin.client.qos import NO_LISTS
 from slurm_plugin.errors import SlurmAuthError
+from slurm_plugin.qos_helper.request import Verdict
 from slurm_plugin.rebalancer.daemon import Daemon, Signals
 from slurm_plugin.rebalancer.enact import _chunks
 from slurm_plugin.rebalancer.outcomes import EnactOutcome
+from slurm_plugin.rebalancer.pauses import HELPER_REST_S
+from slurm_plugin.rebalancer.preempt_lists import restore_lists
 from slurm_plugin.rebalancer.reset import reset_effects
 from tests.slurm_plugin.rebalancer.band_world import FULL_RISK, REC, RISK, BandWorld
 from tests.slurm_plugin.rebalancer.world import make_job
@@ -104,6 +108,40 @@ def test_a_list_that_the_helper_cannot_write_rests_a_minute(tmp_path: Path) -> N
     assert outcomes(world.cycle(), SetPreemptList) == {EnactOutcome.PAUSED}
     world.helper.failure = ""
     assert outcomes(world.cycle(60.0), SetPreemptList) == {EnactOutcome.WRITTEN}
+
+
+def test_a_helper_that_keeps_us_waiting_is_asked_once_and_ordering_goes_on(tmp_path: Path) -> None:
+    world = busy(tmp_path)
+    world.helper.is_silent = True
+    for _ in range(3):
+        assert outcomes(world.cycle(), SetPreemptList) == {EnactOutcome.UNHELPED}
+    assert world.helper.n_silences == 1
+    assert world.factor(3)
+    world.helper.is_silent = False
+    assert outcomes(world.cycle(HELPER_REST_S), SetPreemptList) == {EnactOutcome.WRITTEN}
+
+
+def test_a_slurmdbd_that_goes_away_between_two_changes_is_no_refusal(tmp_path: Path) -> None:
+    world = busy(tmp_path)
+    world.helper.failure, world.helper.verdict = "sacctmgr did not end within 10 s", Verdict.AWAY
+    assert outcomes(world.cycle(), SetPreemptList) == {EnactOutcome.UNHELPED}
+    n_asked = len(world.helper.asked)
+    world.cycle()
+    assert len(world.helper.asked) == n_asked
+    world.helper.failure = ""
+    assert outcomes(world.cycle(HELPER_REST_S), SetPreemptList) == {EnactOutcome.WRITTEN}
+
+
+def test_while_slurmdbd_is_away_the_helper_is_not_asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    world = busy(tmp_path)
+    with monkeypatch.context() as patch:
+        known = world.slurm.fetch_qos()[0]
+        patch.setattr(world.slurm, "fetch_qos", lambda: (known, ((f"{NO_LISTS}: slurmdbd is away", 1),)))
+        result = world.cycle()
+    assert outcomes(result, SetPreemptList) == {EnactOutcome.UNHELPED}
+    assert outcomes(result, SetQos) == {EnactOutcome.WRITTEN}
+    assert not world.helper.asked
+    assert outcomes(world.cycle(), SetPreemptList) == {EnactOutcome.WRITTEN}
 
 
 def test_agents_at_or_below_nominal_leave_the_lists_and_come_back(tmp_path: Path) -> None:
@@ -249,6 +287,21 @@ def test_a_clean_stop_restores_the_lists(tmp_path: Path) -> None:
     written = "SELECT * FROM band_decisions WHERE kind = 'SetPreemptList' AND outcome = 'written'"
     assert world.rebalancer.history.query(written)
     assert world.slurm.qos(RISK).preempt == FULL_RISK
+
+
+def test_a_stop_just_after_slurmdbd_was_away_writes_every_list(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    world = busy(tmp_path)
+    before = world.slurm.fetch_qos()[0]
+    world.cycle()
+    assert world.slurm.qos(RISK).preempt != FULL_RISK
+    # What slurmdbd said last is older than what was written since.
+    monkeypatch.setattr(world.slurm, "fetch_qos", lambda: (before, ((f"{NO_LISTS}: slurmdbd is away", 1),)))
+    world.helper.asked.clear()
+    report = restore_lists(world.site.policy, world.slurm, world.helper)
+    assert world.slurm.qos(RISK).preempt == FULL_RISK
+    assert not report.failed
+    bands = [change.names[0].endswith("_borrow") for change in world.helper.asked]
+    assert bands == sorted(bands, reverse=True)  # the lists of borrow QOSes first
 
 
 @pytest.mark.parametrize("is_down", [False, True])

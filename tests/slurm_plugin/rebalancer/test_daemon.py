@@ -12,7 +12,7 @@ import pytest
 from policies.records import JobId
 from policies.site_policy import Mode
 from slurm_plugin.errors import AlreadyRunningError, ConfigError, SlurmUnavailable, StaleStateError
-from slurm_plugin.rebalancer.daemon import Daemon, Signals, recent_memory, run_daemon, run_once
+from slurm_plugin.rebalancer.daemon import Daemon, Memory, Signals, recent_memory, run_daemon, run_once
 from slurm_plugin.rebalancer.daemon_state import (
     CycleEnded,
     Exit,
@@ -223,10 +223,18 @@ def test_a_restart_takes_over_recent_sla_memory_only(world: World) -> None:
     assert recent_memory(world.site, now_s=at_s + 3600).sla == ()
 
 
+def test_a_damaged_last_snapshot_is_passed_over(world: World, caplog: pytest.LogCaptureFixture) -> None:
+    result = world.cycle()
+    world.cycle()
+    snapshot_paths(world.site.paths.state_dir)[-1].write_bytes(b"damaged")
+    assert recent_memory(world.site, now_s=world.now_s).sla == result.plan.sla_memory
+    assert "event=memory_lost" in caplog.text
+
+
 def test_a_damaged_last_snapshot_only_loses_the_memory(world: World, caplog: pytest.LogCaptureFixture) -> None:
     world.cycle()
     snapshot_paths(world.site.paths.state_dir)[-1].write_bytes(b"damaged")
-    assert recent_memory(world.site, now_s=START_S) == ((), ())
+    assert recent_memory(world.site, now_s=START_S) == Memory()
     assert "event=memory_lost" in caplog.text
 
 

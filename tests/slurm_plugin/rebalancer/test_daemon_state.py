@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from slurm_plugin.rebalancer.daemon_state import (
-    DENIED_PAUSE_S,
     MAX_BACKOFF_S,
+    MAX_DENIED_PAUSE_S,
     CycleEnded,
     DaemonState,
     Event,
@@ -60,8 +60,13 @@ def test_unreachable_slurm_is_asked_less_and_less_often_and_at_once_normal_again
     assert step(state, CycleEnded(outcome=Outcome.OK))[0].failures == 0
 
 
-def test_a_refused_permission_waits_a_minute() -> None:
-    assert step(START, CycleEnded(outcome=Outcome.DENIED))[1] == Sleep(seconds=DENIED_PAUSE_S)
+def test_a_refused_permission_waits_up_to_a_minute() -> None:
+    state, pauses = START, []
+    for _ in range(6):
+        state, instruction = step(state, CycleEnded(outcome=Outcome.DENIED))
+        assert isinstance(instruction, Sleep)
+        pauses.append(instruction.seconds)
+    assert pauses == [5.0, 10.0, 20.0, 40.0, 60.0, 60.0]
 
 
 def test_a_doubtful_observation_is_no_failure() -> None:
@@ -137,7 +142,7 @@ def test_whatever_happens_the_pause_is_positive_and_bounded(events: list[Event])
     for event in events:
         state, instruction = step(state, event)
         if isinstance(instruction, Sleep):
-            assert 0 < instruction.seconds <= max(MAX_BACKOFF_S, DENIED_PAUSE_S, state.interval_s)
+            assert 0 < instruction.seconds <= max(MAX_BACKOFF_S, MAX_DENIED_PAUSE_S, state.interval_s)
 
 
 @given(st.lists(EVENTS, max_size=30))

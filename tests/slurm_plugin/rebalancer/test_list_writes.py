@@ -72,4 +72,5 @@ def test_one_crossing_costs_a_write_per_distinct_list(n_agents: int, before: int
     found = n_writes_when_one_crosses(n_agents, n_lending_late=n_lending_late)
     sys.stdout.write(f"{n_agents} agents, {n_lending_late} with late loans: {before} writes before, {found} now\n")
     assert n_writes_with_own_bands_in_every_list(n_agents) == before
-    assert found == 2 + 2 * n_lending_late
+    # The lists of the borrow QOSes hold the first agent's band already: it is their place holder.
+    assert found == 1 + 2 * n_lending_late

@@ -10,6 +10,7 @@ from policies.records import AccountName, JobId, PartitionName
 from slurm_plugin.errors import SlurmUnavailable
 from slurm_plugin.rebalancer.cycle import outcome_of
 from slurm_plugin.rebalancer.daemon_state import Outcome
+from slurm_plugin.rebalancer.journal import GONE_AFTER_S
 from slurm_plugin.rebalancer.reset import reset_effects
 from slurm_plugin.site.switch import turn_off, turn_on
 from tests.slurm_plugin.rebalancer.world import SCALE, World, make_job
@@ -257,6 +258,8 @@ def test_the_journal_forgets_a_job_that_is_gone(tmp_path: Path) -> None:
     assert set(world.rebalancer.history.factors.lines) == {"1"}
     world.slurm.finish_job(JobId("1"))
     world.cycle()
+    assert set(world.rebalancer.history.factors.lines) == {"1"}  # slurmctld may show it again
+    world.cycle(GONE_AFTER_S)
     assert world.rebalancer.history.factors.lines == {}
 
 
