@@ -104,11 +104,18 @@ def _start(spec: ClusterSpec, root: Path, machine: str) -> None:
         _load_accounts_once(spec, root)
         daemons.start_slurmctld(root)
     elif machine in spec.node_names():
+        _forget_steps(root / "var/slurmd" / machine, machine)
         _wait_for(spec, CONTROLLER, CTLD_PORT)
         daemons.start_slurmd(root, machine)
     else:
         msg = f"no such machine; there are {', '.join((*SERVICES, *spec.node_names()))}"
         raise MiniError(msg)
+
+
+def _forget_steps(spool: Path, node: str) -> None:
+    """Remove the sockets of job steps that ended with the container, or slurmd takes the jobs for running."""
+    for socket in spool.glob(f"{node}_*"):
+        socket.unlink()
 
 
 def _wait_for(spec: ClusterSpec, machine: str, port: int) -> None:
