@@ -24,7 +24,6 @@ END_STATES: Final = frozenset(
     {"COMPLETED", "FAILED", "CANCELLED", "TIMEOUT", "NODE_FAIL", "PREEMPTED", "OUT_OF_MEMORY", "DEADLINE", "BOOT_FAIL"}
 )
 DRAIN_S: Final = 300.0
-REGISTER_S: Final = 15.0
 SPOOL_S: Final = 60.0
 SETTLE_S: Final = 60.0
 _JOURNALS: Final = ("touched_jobs", "touched_qos")
@@ -71,10 +70,10 @@ def find_unplanned(stage: Stage) -> list[str]:
     return wrong
 
 
-def drain(stage: Stage) -> list[str]:
+def drain(stage: Stage, *, register_every_s: float) -> list[str]:
     """Let every job end: held ones are released, delays after a requeue lifted. What remains is returned."""
     until_s = time.monotonic() + DRAIN_S
-    register_s = time.monotonic() + REGISTER_S
+    register_s = time.monotonic() + register_every_s
     while True:
         rows = fetch_rows(stage)
         left = [row for row in rows or () if row.state.partition(" ")[0] not in END_STATES]
@@ -88,7 +87,7 @@ def drain(stage: Stage) -> list[str]:
             if "held" in row.reason.lower():  # by us, or by Slurm after a failed launch
                 stage.ask("scontrol", "release", row.job_id)
         if time.monotonic() >= register_s:  # nodes say what runs: jobs end that only a restarted slurmctld believes in
-            register_s = time.monotonic() + REGISTER_S
+            register_s = time.monotonic() + register_every_s
             stage.ask("scontrol", "reconfigure")
         time.sleep(1.0)
 
