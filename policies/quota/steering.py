@@ -118,20 +118,22 @@ def steer_lists(
     -----
     An agent's own loans stay in its own lists. A band of its own that no job is in is left out: it has nothing to take
     back, and so most lists are equal, which Slurm is told in one command per value. Equal lists are neighbours here,
-    for the same reason. A name in a list that is not a band of an agent here is left where it is. The list of a borrow
-    QOS never becomes empty: slurmdbd 22.05 keeps a wrong one in memory instead, and until it is restarted refuses
-    each list that names this QOS ("QOS Preemption loop detected"). A band that no job is in takes the place.
+    for the same reason. A name in a list that is not a band of an agent here is left where it is.
+
+    A borrow QOS never gets an empty list: slurmdbd 22.05 keeps a wrong one in memory instead, and until it is restarted
+    refuses every list that names this QOS ("QOS Preemption loop detected"). An opportunistic QOS that no job is in
+    stands for "nothing", the same one for all.
     """
     above = [agent for agent, use in enumerate(uses) if use.over]
     shared = {band: frozenset(name for agent in above for name in _takeable(bands, agent, band)) for band in Band}
     names = [state.agents[agent].name for agent in above]
     listed = ", ".join(names[:_NAMED]) + (f" and {len(names) - _NAMED} more" if names[_NAMED:] else "")
-    place_holder = _place_holder(bands, occupied)
+    nothing = _unoccupied(bands, occupied)
     changes = []
     for agent, record, band in _preempting(bands):
         own = frozenset(occupied).intersection(_takeable(bands, agent, band)) - shared[band]
-        new = tuple(sorted({name for name in record.preempt if name not in bands.place_of} | shared[band] | own))
-        new = new or (place_holder if band is Band.BORROW else ())
+        foreign = {name for name in record.preempt if name not in bands.place_of}
+        new = tuple(sorted(foreign | shared[band] | own)) or (nothing if band is Band.BORROW else ())
         if new != record.preempt:
             reason = f"loans of agents above nominal: {listed or 'none now'}" + ("; and its own" if own else "")
             changes.append(
@@ -142,17 +144,17 @@ def steer_lists(
     return sorted(changes, key=lambda change: (change.new, change.qos))
 
 
-def _place_holder(bands: BandState, occupied: Collection[str]) -> tuple[str, ...]:
-    """Return the first opportunistic QOS that no job is in, if there is one; the same for all, to keep lists equal."""
-    free = (name for agent in range(len(bands.agents)) for name in _takeable(bands, agent, Band.BORROW))
-    return tuple(sorted(set(free).difference(occupied))[:1])
-
-
 def occupied_bands(bands: BandState, wished: Iterable[str]) -> frozenset[str]:
     """QOSes of ours that a job is in or, by ``wished``, will be in."""
     jobs = (job.qos for _, job in bands.counted())
     names = {*jobs, *(job.qos for job in bands.foreign), *(job.qos for job in bands.pending), *wished}
     return frozenset(part for name in names for part in name.split(",") if part in bands.place_of)
+
+
+def _unoccupied(bands: BandState, occupied: Collection[str]) -> tuple[str, ...]:
+    """The first opportunistic QOS that no job is in, as a list; empty if there is none."""
+    names = (name for name, (_, band) in bands.place_of.items() if band is Band.OPPORTUNISTIC)
+    return tuple(sorted(set(names).difference(occupied))[:1])
 
 
 def _preempting(bands: BandState) -> Iterator[tuple[int, QosRecord, Band]]:

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 COLOURS: Final = {"risk": "#d1495b", "rec": "#2e6f95", "vision": "#edae49"}
-_IDLE: Final = "#eeeeee"
+IDLE: Final = "#eeeeee"
 
 
 def draw_timeline(
@@ -57,14 +57,14 @@ def draw_timeline(
 
 def _draw_rows(axes: Axes, times_s: Sequence[float], owner_by_gpu: Sequence[Sequence[str]]) -> None:
     for row, owners in enumerate(owner_by_gpu):
-        for start, end, owner in _runs(times_s, owners):
-            axes.broken_barh([(start, end - start)], (row + 0.08, 0.84), facecolors=COLOURS.get(owner, _IDLE))
+        for start, end, owner in merge_runs(times_s, owners):
+            axes.broken_barh([(start, end - start)], (row + 0.08, 0.84), facecolors=COLOURS.get(owner, IDLE))
     axes.set_ylim(len(owner_by_gpu), 0)
     axes.set_yticks(range(0, len(owner_by_gpu) + 1, 8))
     axes.set_xlim(times_s[0], times_s[-1])
 
 
-def _runs(times_s: Sequence[float], owners: Sequence[str]) -> list[tuple[float, float, str]]:
+def merge_runs(times_s: Sequence[float], owners: Sequence[str]) -> list[tuple[float, float, str]]:
     """Merge neighbouring samples of the same owner into (start, end, owner)."""
     merged: list[tuple[float, float, str]] = []
     for start, end, owner in zip(times_s, times_s[1:], owners, strict=False):

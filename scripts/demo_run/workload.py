@@ -12,6 +12,8 @@ NODES: Final = 4
 GPUS_PER_NODE: Final = 8
 CPUS_PER_NODE: Final = 32
 MEM_PER_NODE_MIB: Final = 256 * 1024
+GPUS: Final = tuple((f"node{node:02d}", index) for node in range(1, NODES + 1) for index in range(GPUS_PER_NODE))
+"""Each GPU as (node, index)."""
 CAPACITY: Final = (NODES * CPUS_PER_NODE, NODES * MEM_PER_NODE_MIB, NODES * GPUS_PER_NODE)
 
 

@@ -73,6 +73,7 @@ def _serve(site: SiteFile, client: SlurmClient, listening: socket.socket, peers:
     recorder = Recorder(lambda: HistoryStore(site.paths.state_dir / HISTORY_NAME), stats)
     rules = HookRules.from_policy(site.policy, is_off=is_off(site))
     service = HookService(rules, users, book=book, stats=stats, record=recorder.add)
+    service.trusted_uids |= peers
     server = HookServer(listening, service, stats=stats, allowed_uids=peers)
     watcher = FileWatcher(site, service, book=book, stats=stats)
     identities = IdentityRefresher(users, lambda: groups_of_interest(watcher.site))

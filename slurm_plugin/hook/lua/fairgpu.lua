@@ -198,12 +198,13 @@ end
 
 -- Only a user's change of the text that carries the tag, of the QOS, or to "no requeue" is asked about. The job's
 -- owner is whom the tag serves.
-local function on_modify(client, job_desc, job_rec)
+local function on_modify(client, job_desc, job_rec, modify_uid)
   local is_tag = is_changed(job_desc.comment, job_rec.comment) or is_changed(job_desc.wckey, job_rec.wckey)
   local is_band = is_changed(job_desc.qos, job_rec.qos) or job_desc.requeue == 0
   if not is_tag and not is_band then return SUCCESS end
   local parts = {}
   add(parts, "uid", job_rec.user_id)
+  add(parts, "by", modify_uid)
   for _, name in ipairs({"account", "partition", "comment", "wckey"}) do
     add(parts, name, job_desc[name] or job_rec[name])
   end
@@ -242,7 +243,7 @@ function M.wrap(given)
   end)
   slurm_job_modify = after(slurm_job_modify, function(job_desc, job_rec, _, modify_uid)
     if trusted[modify_uid] then return SUCCESS end
-    return on_modify(client, job_desc, job_rec)
+    return on_modify(client, job_desc, job_rec, modify_uid)
   end)
 end
 

@@ -244,7 +244,7 @@ static const char *either(const char *new, const char *old)
 /* A change of the text that carries the tag, of the QOS, or to "no requeue" is asked about. The job's owner is whom the
  * tag serves, whoever writes it. */
 static int judge_change(const struct settings *settings, const job_desc_msg_t *desc, const job_desc_msg_t *old,
-			char **err_msg)
+			uint32_t by, char **err_msg)
 {
 	bool is_tag = is_changed(desc->comment, old->comment) || is_changed(desc->wckey, old->wckey);
 	bool is_band = is_changed(desc->qos, old->qos) || desc->requeue == 0;
@@ -255,6 +255,7 @@ static int judge_change(const struct settings *settings, const job_desc_msg_t *d
 		return SLURM_SUCCESS;
 	frame_begin(&frame, 'M');
 	frame_number(&frame, "uid", old->user_id);
+	frame_number(&frame, "by", by);
 	frame_text(&frame, "account", either(desc->account, old->account));
 	frame_text(&frame, "partition", either(desc->partition, old->partition));
 	frame_text(&frame, "comment", either(desc->comment, old->comment));
@@ -297,7 +298,7 @@ static int modify(const job_desc_msg_t *desc, void *job, uint32_t uid, char **er
 	old = copy_job_record_to_job_desc(job);
 	if (!old)
 		return SLURM_SUCCESS;
-	result = judge_change(&settings, desc, old, err_msg);
+	result = judge_change(&settings, desc, old, uid, err_msg);
 	free_copy(old);
 	return result;
 }

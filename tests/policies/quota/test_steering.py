@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import groupby
 from typing import TYPE_CHECKING
 
@@ -63,6 +64,20 @@ def test_own_band_stays_in_the_own_list_while_a_job_is_or_will_be_in_it(job: Job
 def test_own_band_that_no_job_is_in_leaves_the_own_list() -> None:
     found = lists(plan_of([running("1"), waiting("2")], BOTH_FULL))
     assert (found["a"], found["b"]) == ((), ())
+
+
+@pytest.mark.parametrize(
+    ("jobs", "stand_in"),
+    [
+        ([running("1")], ("a_opp",)),
+        ([running("1"), waiting("2", band="_opp", reason="Dependency")], ("b_opp",)),
+    ],
+    ids=["nobody lends", "a job waits in the first"],
+)
+def test_a_borrow_list_is_never_empty(jobs: list[JobRecord], stand_in: tuple[str, ...]) -> None:
+    # slurmdbd 22.05 refuses to name a QOS whose own list was emptied
+    qos = [replace(one, preempt=FULL) if one.name.endswith("_borrow") else one for one in BOTH_FULL]
+    assert lists(plan_of(jobs, qos))["b_borrow"] == stand_in
 
 
 def test_list_of_a_borrow_qos_never_becomes_empty() -> None:

@@ -144,6 +144,23 @@ def test_replay_decides_a_cycle_with_bands_the_same(world: BandWorld, tmp_path: 
     assert "DIFFERENT" not in done.stdout
 
 
+def test_demo_tells_bands_and_what_was_taken_back(world: BandWorld, tmp_path: Path) -> None:
+    folder = tmp_path / "run" / "borrowing"
+    folder.mkdir(parents=True)
+    write_snapshot(folder / "1.json.gz", world.cycle().snapshot)
+    borrower = JobId(next(str(n) for n in range(3, 10) if world.qos_of(n) == f"{REC}_borrow"))
+    world.slurm.requeue_job(borrower)
+    world.slurm.add_job(gpus(50, "risk", 4))
+    world.slurm.start_job(JobId("50"), nodes="node03")
+    write_snapshot(folder / "2.json.gz", world.cycle().snapshot)
+    rows = [line.split() for line in run("demo", tmp_path / "run").stdout.splitlines()]
+    assert any(row[1:5] == ["6+1+6", "(0)", "0+0+0", "(0)"] for row in rows)
+    # started 1 risk, nothing ended, taken back 1 rec
+    assert any(row[1:10] == ["6+0+6", "(1)", "4+0+0", "(0)", "1", "risk", "-", "1", "rec"] for row in rows)
+    told = json.loads(run("demo", "--json", tmp_path / "run").stdout)
+    assert [moment["taken_back"] for moment in told["runs"][0]] == [[], [[borrower, "rec"]]]
+
+
 def test_restore_lists_writes_them_once_and_only_without_a_rebalancer(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -116,6 +116,15 @@ def test_demo_fails_when_a_plan_differs(tmp_path: Path) -> None:
     assert "cycle c1 DIFFERS: job 3" in done.stdout
 
 
+def test_demo_plays_the_acts_of_a_run_in_their_order(tmp_path: Path) -> None:
+    snapshot = make_snapshot(tmp_path)
+    for name, now_s in (("a_later", 20.0), ("b_first", 10.0)):
+        (tmp_path / "acts" / name).mkdir(parents=True)
+        write_snapshot(tmp_path / "acts" / name / "1.json", replace(snapshot, cycle_id=name, now_s=now_s))
+    told = json.loads(run("demo", "--json", tmp_path / "acts").stdout)
+    assert [[moment["replayed"]["cycle_id"] for moment in act] for act in told["runs"]] == [["b_first"], ["a_later"]]
+
+
 def test_demo_without_a_run_says_so(tmp_path: Path) -> None:
     done = run("demo", tmp_path)
     assert "no snapshot (*.json or *.json.gz) in this folder" in str(done.exception)

@@ -40,6 +40,7 @@ STANDINGS = Standings(
     weights={"rec": Fraction(1, 2), "risk": Fraction(1, 2)},
     next_amounts={"rec": (0, 0), "risk": (0, 5)},
 )
+REBALANCER = 990
 JOB = {"uid": str(ALICE), "account": "rec", "partition": "gpu"}
 
 
@@ -54,6 +55,7 @@ class Desk:
         self.stats = HookStats()
         rules = HookRules.from_policy(policy, is_off=is_off)
         self.service = HookService(rules, self.users, book=self.book, stats=self.stats, record=self.records.append)
+        self.service.trusted_uids |= {REBALANCER}
 
     def submit(self, op: str = "S", **fields: str) -> Mapping[str, str]:
         reply = self.answer(op, JOB | fields, 1001.0)
@@ -121,6 +123,14 @@ def test_advise_only_tells() -> None:
     warned = desk.submit(comment="agent=risk")
     assert warned["verdict"] == "unchanged"
     assert "only advice" in warned["user_msg"]
+
+
+def test_what_we_change_ourselves_passes_and_a_claim_to_be_us_counts_for_updates_only() -> None:
+    desk = Desk()
+    for by in (REBALANCER, 0):
+        assert desk.submit("M", comment="agent=risk", by=str(by)) == {"verdict": "unchanged"}
+    assert desk.submit("M", comment="agent=risk", by=str(ALICE))["verdict"] == "reject"
+    assert desk.submit("S", comment="agent=risk", by=str(REBALANCER))["verdict"] == "reject"
 
 
 def test_off_is_unchanged_and_unrecorded() -> None:

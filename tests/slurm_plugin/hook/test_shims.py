@@ -223,6 +223,11 @@ def test_what_the_server_hears_of_the_qos(shim: Shim, tmp_path: Path, step: Step
     assert " ".join(heard.get(name, "-") for name in ("qos", "requeue", "batch")) == want
 
 
+def test_the_server_hears_who_changes_a_job(shim: Shim, tmp_path: Path) -> None:
+    heard = hear(shim, tmp_path / "s", Modify(fields={"qos": "b"}, record=OLD, uid=990))
+    assert (heard["uid"], heard["by"]) == ("1", "990")
+
+
 def test_setting_requeue_or_the_same_qos_asks_nobody(shim: Shim, start: Start) -> None:
     running = start()
     shim.run(running.path, Modify(fields={"requeue": 1, "qos": "a"}, record=OLD, uid=1), options=PATIENT)
