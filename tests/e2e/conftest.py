@@ -38,7 +38,7 @@ def cluster() -> Iterator[MiniCluster]:
     try:
         # The submission passes unchanged when the answer is late, and on a busy machine 20 ms can be too short. What is
         # decided is tested here; that the deadline holds is tested in tests/slurm_plugin/hook/test_lua.py.
-        yield MiniCluster.up(name, "--hook", "--hook-deadline-ms", "500")
+        yield MiniCluster.up(name, "--hook", "--hook-deadline-ms", "200")
     finally:
         MiniCluster(name).down()
 
@@ -48,7 +48,7 @@ def compiled_cluster() -> Iterator[MiniCluster]:
     """Yield a cluster like ``cluster`` whose slurmctld asks through the compiled shim, without Lua."""
     name = f"{_PREFIX}{os.getpid()}-so"
     try:
-        yield MiniCluster.up(name, "--hook", "compiled", "--hook-deadline-ms", "500")
+        yield MiniCluster.up(name, "--hook", "compiled", "--hook-deadline-ms", "200")
     finally:
         MiniCluster(name).down()
 
