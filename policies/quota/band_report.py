@@ -8,8 +8,10 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
+from policies.census import split_job_id
 from policies.plan import BandStanding, Finding
 from policies.quota.amounts import add_tres, as_tres, format_tres
+from policies.quota.free_room import GPU
 from policies.quota.names import Band
 
 if TYPE_CHECKING:
@@ -18,6 +20,7 @@ if TYPE_CHECKING:
     from policies.quota.band_state import AgentBands, BandState
     from policies.quota.overflow import Overflow
     from policies.quota.steering import AgentUse
+    from policies.records import AgentName, JobRecord
     from policies.state import ClusterState
 
 MAX_FINDINGS: Final = 20
@@ -35,8 +38,9 @@ class _Totals:
 
 
 def band_findings(state: ClusterState, bands: BandState, overflow: Overflow) -> tuple[Finding, ...]:
-    """Jobs that can never run, GPUs that only caps keep idle, and reservations."""
-    return (*_never(bands, overflow), *_idle(bands, overflow), *_reservations(state, overflow))
+    """Jobs that can never run, GPUs that only caps keep idle, reservations, and quota that foreign jobs use."""
+    elsewhere = _elsewhere(state, bands)
+    return (*_never(bands, overflow), *_idle(bands, overflow), *_reservations(state, overflow), *elsewhere)
 
 
 def band_standings(
@@ -118,3 +122,26 @@ def _reservations(state: ClusterState, overflow: Overflow) -> list[Finding]:
         )
         for agent, kept in sorted(overflow.reservations.items())
     ]
+
+
+def _elsewhere(state: ClusterState, bands: BandState) -> list[Finding]:
+    """One finding per agent whose bands are charged for jobs that are not looked after here."""
+    charged: dict[int, list[JobRecord]] = {}
+    for agent, job in bands.charged_elsewhere():
+        charged.setdefault(agent, []).append(job)
+    return [_charged(state.agents[agent].name, jobs) for agent, jobs in sorted(charged.items())]
+
+
+def _charged(agent: AgentName, jobs: Sequence[JobRecord]) -> Finding:
+    total: dict[str, int] = {}
+    for job in jobs:
+        add_tres(total, job.tres)
+    ids = sorted((job.job_id for job in jobs), key=split_job_id)
+    more = f" and {len(ids) - _NAMED} more" if ids[_NAMED:] else ""
+    gpus = total.get(GPU, 0)
+    amount = f"{gpus} GPU(s)" if gpus else format_tres(as_tres(total))
+    text = (
+        f"{amount} of its bands are used outside the managed partitions or by users without an agent "
+        f"(jobs {', '.join(ids[:_NAMED])}{more}): Slurm charges them to its QOSes"
+    )
+    return Finding(kind="charged_elsewhere", subject=f"agent {agent}", text=text)

@@ -56,7 +56,7 @@ class Overflow:
     columns : BandColumns
         What was known of the jobs.
     used : list of dict
-        Per agent: what its running jobs use by band, before this pass.
+        Per agent: what Slurm charges to each band, before this pass.
     claims : list of dict
         Per agent: what its jobs ask for that have room in the guaranteed band but find no free resources.
     claimants, victims : list of int
