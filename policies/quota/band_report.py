@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from fractions import Fraction
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
@@ -11,6 +12,7 @@ import numpy as np
 from policies.census import split_job_id
 from policies.plan import BandStanding, Finding
 from policies.quota.amounts import add_tres, as_tres, format_tres
+from policies.quota.apportionment import apportion
 from policies.quota.free_room import GPU
 from policies.quota.names import Band
 
@@ -31,9 +33,9 @@ _NAMED: Final = 3
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Totals:
-    """By how much all agents together are above nominal; per agent how many tasks wait outside the guaranteed band."""
+    """Per agent: what it lends; how many tasks wait outside the guaranteed band."""
 
-    over: Mapping[str, int]
+    lent: tuple[Mapping[str, int], ...]
     n_moved_out: tuple[int, ...]
 
 
@@ -53,14 +55,29 @@ def band_standings(
     is_out = overflow.wishes.band > 0
     n_out = np.zeros(len(bands.agents), dtype=np.int64)
     np.add.at(n_out, state.pending.agent[is_out], state.pending.n_tasks[is_out])
-    over: dict[str, int] = {}
-    for use in uses:
-        add_tres(over, tuple(use.over.items()))
-    totals = _Totals(over=over, n_moved_out=tuple(n_out.tolist()))
+    totals = _Totals(lent=_lent(bands, uses), n_moved_out=tuple(n_out.tolist()))
     return tuple(
         None if own is None else _standing(agent, own, overflow, use=uses[agent], totals=totals)
         for agent, own in enumerate(bands.agents)
     )
+
+
+def _lent(bands: BandState, uses: Sequence[AgentUse]) -> tuple[dict[str, int], ...]:
+    """What each agent lends: the use above nominal quotas, split over the idle ones in proportion, exactly.
+
+    Nobody lends more than is idle of its quota, since one unit more to split takes no unit from anybody and all that is
+    idle goes back to its owners. What is used above nominal beyond all idle quota is lent by nobody.
+    """
+    over: dict[str, int] = {}
+    for use in uses:
+        add_tres(over, tuple(use.over.items()))
+    lent: tuple[dict[str, int], ...] = tuple({} for _ in uses)
+    limits = [{} if own is None else dict(own.guaranteed.grp_tres) for own in bands.agents]
+    for name, amount in sorted(over.items()):
+        idle = [max(0, own.get(name, 0) - use.total.get(name, 0)) for own, use in zip(limits, uses, strict=True)]
+        for share, part in zip(lent, apportion(min(amount, sum(idle)), list(map(Fraction, idle))), strict=True):
+            share[name] = part
+    return lent
 
 
 def _standing(agent: int, own: AgentBands, overflow: Overflow, *, use: AgentUse, totals: _Totals) -> BandStanding:
@@ -68,10 +85,6 @@ def _standing(agent: int, own: AgentBands, overflow: Overflow, *, use: AgentUse,
     outside = dict(use.total)
     for amounts in used.values():
         add_tres(outside, tuple(amounts.items()), -1)
-    lent = {
-        name: min(max(0, limit - use.total.get(name, 0)), totals.over.get(name, 0))
-        for name, limit in own.guaranteed.grp_tres
-    }
     return BandStanding(
         nominal=own.guaranteed.grp_tres,
         borrow_cap=() if own.borrow is None else own.borrow.grp_tres,
@@ -81,7 +94,7 @@ def _standing(agent: int, own: AgentBands, overflow: Overflow, *, use: AgentUse,
         outside=as_tres({name: max(0, amount) for name, amount in outside.items()}),
         claim=as_tres(overflow.claims[agent]),
         over=as_tres(use.over),
-        lent=as_tres(lent),
+        lent=as_tres(totals.lent[agent]),
         n_moved_out=totals.n_moved_out[agent],
     )
 
