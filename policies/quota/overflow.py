@@ -263,7 +263,7 @@ class _Pass:
         may_be_placed = self._may_be_placed(chosen)
         is_limited = columns.group[code].is_set[self.agent[chosen]].any(axis=1)
         stays = waits_here & ~may_be_placed & ~is_limited
-        self.out.wishes.put(chosen[stays], Rule.IDLE, code)
+        self.out.wishes.put(chosen[stays], Rule.WAITS_ON, code)
         is_settled = np.zeros(len(columns.here), dtype=np.bool_)
         is_settled[chosen[stays]] = True
         looked_at = (may_be_placed | waits_here) & ~stays
@@ -280,7 +280,7 @@ class _Pass:
         if not n_placed and not (n_fit and is_here):
             return False
         add_tres(used, job.tres, n_placed or 1)
-        self.out.wishes.put(row, Rule.IDLE, BANDS.index(band))
+        self.out.wishes.put(row, Rule.IDLE if n_placed else Rule.WAITS_ON, BANDS.index(band))
         return True
 
     def _stay(self, rows: Ints) -> None:

@@ -37,6 +37,7 @@ class Rule(IntEnum):
     IDLE = 3
     PARKED = 4
     NOWHERE = 5
+    WAITS_ON = 6
 
 
 _WORDS: Final = {
@@ -47,6 +48,10 @@ _WORDS: Final = {
 _IDLE: Final = {
     Band.BORROW: "within the borrow cap, on resources that are idle",
     Band.OPPORTUNISTIC: "beyond the borrow cap, on resources that are idle",
+}
+_WAITS_ON: Final = {
+    Band.BORROW: "it waits on within the borrow cap, nothing that it could borrow is idle now",
+    Band.OPPORTUNISTIC: "it waits on beyond the borrow cap, nothing that it could borrow is idle now",
 }
 _NOWHERE: Final = "no other band has room for it now"
 
@@ -105,4 +110,5 @@ class Wishes:
         full = self.why_full(row)
         if rule is Rule.PARKED:
             return full
-        return f"{full}; {_IDLE[band] if rule is Rule.IDLE else _NOWHERE}"
+        rest = {Rule.IDLE: _IDLE, Rule.WAITS_ON: _WAITS_ON}.get(rule, {}).get(band, _NOWHERE)
+        return f"{full}; {rest}"

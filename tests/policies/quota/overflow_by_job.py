@@ -67,6 +67,10 @@ _WHY: Final = {
     Band.BORROW: "within the borrow cap, on resources that are idle",
     Band.OPPORTUNISTIC: "beyond the borrow cap, on resources that are idle",
 }
+_WAITS_ON: Final = {
+    Band.BORROW: "it waits on within the borrow cap, nothing that it could borrow is idle now",
+    Band.OPPORTUNISTIC: "it waits on beyond the borrow cap, nothing that it could borrow is idle now",
+}
 
 
 _ROOM_BY_USE: Final = "its guaranteed band has room, which an earlier job of the agent cannot use now"
@@ -207,7 +211,8 @@ class _Pass:
         if not n_placed and not waits_here:
             return False
         add_tres(used, job.tres, n_placed or 1)
-        self._wish(row, band, f"{self._why_full(row)}; {_WHY[band]}")
+        why = (_WHY if n_placed else _WAITS_ON)[band]
+        self._wish(row, band, f"{self._why_full(row)}; {why}")
         return True
 
     def _stay(self, row: int) -> None:

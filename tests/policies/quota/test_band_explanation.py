@@ -61,6 +61,15 @@ def test_victim_that_starts_at_once_says_so() -> None:
     assert found.wanted is Band.GUARANTEED
 
 
+def test_former_victim_that_waits_while_nothing_is_idle_does_not_hear_that_something_is() -> None:
+    full = [*FULL, *(running(str(n), "b") for n in range(5, 9))]
+    for band, words in (("_borrow", "within the borrow cap"), ("_opp", "beyond the borrow cap")):
+        found = bands([*full, waiting("10", band=band, restarts=1)], "10")
+        assert found.wanted is found.band
+        assert found.reason.endswith(f"it waits on {words}, nothing that it could borrow is idle now")
+    assert bands([*FULL, waiting("10", band="_borrow")], "10").reason.endswith("on resources that are idle")
+
+
 def test_held_job_is_left_alone() -> None:
     found = bands([waiting("10", band="_opp", priority=0)], "10")
     assert (found.band, found.wanted, found.move) == (Band.OPPORTUNISTIC, None, None)
