@@ -137,7 +137,7 @@ class AgentStanding:
     dominant_tres : str
         The axis of the maximum, empty when nothing runs.
     n_running, n_pending, n_startable : int
-        Jobs, array tasks counted one by one.
+        Jobs, array tasks counted one by one. Startable are also those whose reason is a limit that has room now.
     """
 
     agent: AgentName

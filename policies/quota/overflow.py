@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from policies.quota.amounts import add_tres, n_fitting
+from policies.quota.amounts import add_tres, describe_beyond, n_fitting
 from policies.quota.band_columns import BandColumns, compute_columns
 from policies.quota.band_state import BORROWED, BandState
 from policies.quota.eligible import delayed_victims, waits_for_room
@@ -306,6 +306,9 @@ class _Pass:
     def _why_full(self, row: int) -> str:
         """Why the guaranteed band does not take the job; true once the first phase is over."""
         agent, job = self.owner[row], self.bands.pending[row]
+        limits = self.qos[agent].guaranteed.grp_tres
+        if beyond := describe_beyond(limits, job.tres):
+            return f"it asks for more than the whole guaranteed band: {beyond}"
         if self._leaves_band(row):
             kept = self.out.reservations[agent]
             return (
@@ -314,7 +317,7 @@ class _Pass:
         used, asked = self.used[agent][Band.GUARANTEED], dict(job.tres)
         full = [
             f"{used.get(name, 0)} of {limit} {name} taken, it asks for {asked[name]}"
-            for name, limit in self.qos[agent].guaranteed.grp_tres
+            for name, limit in limits
             if asked.get(name) and used.get(name, 0) + asked[name] > limit
         ]
         return f"the guaranteed band is full for it: {', '.join(full)}"

@@ -40,6 +40,8 @@ class Rule(IntEnum):
     WAITS_ON = 6
 
 
+_ADMITTED: Final = (Rule.HAS_ROOM, Rule.ROOM_BY_USE, Rule.IDLE, Rule.WAITS_ON)
+
 _WORDS: Final = {
     Rule.HAS_ROOM: "its guaranteed band has room for it",
     Rule.ROOM_BY_USE: "its guaranteed band has room, which an earlier job of the agent cannot use now",
@@ -94,6 +96,18 @@ class Wishes:
     def is_parked(self) -> NDArray[np.bool_]:
         """Rows that wait where they could not start now, (n,) bool."""
         result: NDArray[np.bool_] = (self.band != NO_BAND) & (self.rule == Rule.PARKED)
+        return result
+
+    @property
+    def has_quota(self) -> NDArray[np.bool_]:
+        """Rows for which the guaranteed band has room, (n,) bool."""
+        result: NDArray[np.bool_] = (self.band == 0) & self.is_admitted
+        return result
+
+    @property
+    def is_admitted(self) -> NDArray[np.bool_]:
+        """Rows that the limits of the band that they should wait in admit now, (n,) bool."""
+        result: NDArray[np.bool_] = (self.band != NO_BAND) & np.isin(self.rule, _ADMITTED)
         return result
 
     def get(self, row: int) -> Wish | None:

@@ -47,6 +47,13 @@ class WishByRow(dict[int, Wish]):
         """Band codes as the report wants them."""
         return np.array([BANDS.index(self[row].band) if row in self else NO_BAND for row in range(self.n_rows)])
 
+    @property
+    def has_quota(self) -> Any:
+        """Rows for which the guaranteed band has room."""
+        rows = range(self.n_rows)
+        found = [row in self and self[row].reason.startswith("its guaranteed band has room") for row in rows]
+        return np.array(found, dtype=np.bool_)
+
 
 @dataclass(slots=True, kw_only=True, eq=False)
 class Outcome:
@@ -240,6 +247,14 @@ class _Pass:
 
     def _why_full(self, row: int) -> str:
         agent, job = self.owner[row], self.bands.pending[row]
+        asked = dict(job.tres)
+        beyond = [
+            f"{asked[name]} {name} of {limit}"
+            for name, limit in self.qos[agent].guaranteed.grp_tres
+            if name in asked and asked[name] > limit
+        ]
+        if beyond:
+            return f"it asks for more than the whole guaranteed band: {', '.join(beyond)}"
         if self._leaves_band(row):
             kept = self.out.reservations[agent]
             return (
