@@ -6,7 +6,7 @@ import json
 from collections import Counter
 from typing import TYPE_CHECKING
 
-from mini_slurm import place, processes
+from mini_slurm import containers, place, processes
 from mini_slurm.place import MiniError
 from mini_slurm.spec import ClusterSpec
 
@@ -31,10 +31,17 @@ def describe(name: str) -> dict[str, object]:
     if spec_text:
         found["spec"] = json.loads(spec_text)
     if pid is not None:
-        found["daemons"] = dict(sorted(Counter(p.name for p in processes.members(root)).items()))
+        found["daemons"] = dict(sorted(Counter(_process_names(root)).items()))
         found["nodes"] = _nodes(root)
         found["jobs"] = _jobs(root)
     return found
+
+
+def _process_names(root: Path) -> list[str]:
+    machines: tuple[str, ...] = (place.FIRST_MACHINE,)
+    if place.has_containers(root):
+        machines = containers.machines(ClusterSpec.from_json(place.read_text(root / "etc/spec.json")))
+    return [process.name for machine in machines for process in processes.members(root, machine)]
 
 
 def _state(root: Path, pid: int | None) -> str:
