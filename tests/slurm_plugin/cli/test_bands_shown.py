@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import re
 from pathlib import Path
@@ -168,12 +169,15 @@ def test_restore_lists_writes_them_once_and_only_without_a_rebalancer(
     world.cycle()
     live(world, monkeypatch)
     assert world.slurm.qos(RISK).preempt != FULL_RISK
+    world.slurm.set_qos(dataclasses.replace(world.slurm.qos(f"{REC}_borrow"), priority=6))
     monkeypatch.setattr("slurm_plugin.cli.rebalance.time.time", lambda: world.now_s)
     with hold_lease(tmp_path, now_s=world.now_s):
         assert "nothing to do" in run("rebalance", "--restore-lists", "--site", world.site.path).stderr
     assert world.slurm.qos(RISK).preempt != FULL_RISK
     done = run("rebalance", "--restore-lists", "--site", world.site.path)
     assert f"{RISK}: full Preempt list again" in done.stdout
+    assert f"{REC}_borrow: borrow rank as apply wrote it again" in done.stdout
+    assert world.slurm.qos(f"{REC}_borrow").priority == 9
     assert world.slurm.qos(RISK).preempt == FULL_RISK
     assert run("rebalance", "--restore-lists", "--site", world.site.path).stdout == ""
 
