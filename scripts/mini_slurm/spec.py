@@ -86,9 +86,13 @@ class ClusterSpec:
 
     @classmethod
     def from_json(cls, text: str) -> ClusterSpec:
-        """Return the spec that `to_json` wrote."""
-        fields = json.loads(text)
-        return cls(**(fields | {"types": tuple(fields["types"])}))
+        """Return the spec that `to_json` wrote; refuse one of another version of mini-slurm."""
+        try:
+            fields = json.loads(text)
+            return cls(**(fields | {"types": tuple(fields["types"])}))
+        except (TypeError, ValueError, KeyError) as err:
+            msg = f"made by another version of mini-slurm ({err})"
+            raise MiniError(msg) from err
 
 
 def fold(names: tuple[str, ...]) -> str:
