@@ -6,17 +6,38 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from policies.plan import SetQos, StartNow
+from policies.quota.amounts import describe_beyond
 from policies.quota.band_plan import BandPlan, make_move
 from policies.quota.band_state import BORROWED
 from policies.quota.eligible import why_not_borrow
 from policies.quota.free_room import FreeRoom
 from policies.quota.names import Band
 from policies.quota.victims import list_loans, predict_victims
+from policies.quota.wishes import BANDS
 from policies.records import JobId
 
 if TYPE_CHECKING:
     from policies.records import JobRecord, QosRecord
     from policies.state import ClusterState
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BandRoom:
+    """Whether the bands have room for a pending job.
+
+    Attributes
+    ----------
+    has_room : bool
+        Whether by our count the band that it waits in admits it now, whatever Slurm said when it last looked.
+    beyond : str
+        What of its request is above its agent's quota itself, as ``12 gres/gpu of 8``; empty within the quota.
+    takers : tuple of Band
+        Borrowed bands that could take it at all.
+    """
+
+    has_room: bool = False
+    beyond: str = ""
+    takers: tuple[Band, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,6 +60,8 @@ class BandExplanation:
         What this cycle does.
     takes_back : tuple of JobId
         Jobs that Slurm is expected to preempt for it, if it has to.
+    room : BandRoom
+        Whether there is any; nothing of a running job.
     n_claims_before : int
         Waiting claims that come before this one. Slurm ends one job per node at a time, so they may hold it up.
     """
@@ -52,6 +75,7 @@ class BandExplanation:
     start_now: StartNow | None = None
     takes_back: tuple[JobId, ...] = ()
     n_claims_before: int = 0
+    room: BandRoom = BandRoom()
 
 
 def explain_band(state: ClusterState, plan: BandPlan, job: JobRecord, agent: int) -> BandExplanation | None:
@@ -81,6 +105,16 @@ def explain_band(state: ClusterState, plan: BandPlan, job: JobRecord, agent: int
         start_now=starts[0] if starts else None,
         takes_back=_takes_back(state, plan, job, own.guaranteed) if row in claims else (),
         n_claims_before=claims.index(row) if row in claims else 0,
+        room=_room(plan, row, own.guaranteed),
+    )
+
+
+def _room(plan: BandPlan, row: int, guaranteed: QosRecord) -> BandRoom:
+    columns, wishes = plan.overflow.columns, plan.overflow.wishes
+    return BandRoom(
+        has_room=bool(wishes.is_admitted[row]) and int(wishes.band[row]) == int(columns.here[row]),
+        beyond=describe_beyond(guaranteed.grp_tres, plan.bands.pending[row].tres),
+        takers=tuple(band for band in BORROWED if columns.could_use[row, BANDS.index(band)]),
     )
 
 
