@@ -90,6 +90,7 @@ agents:
   vision:
     accounts: [vision]
     base_weight: 0.1
+# Before "bands: {{}}" is added: mode blend and scale 5000, see docs/how-to/mini-slurm.md.
 site_factor:
   mode: dominant
   scale: 1000000

@@ -91,9 +91,13 @@ class ClusterSpec:
 
     @classmethod
     def from_json(cls, text: str) -> ClusterSpec:
-        """Return the spec that `to_json` wrote; what is missing has its default."""
-        fields = json.loads(text)
-        return cls(**(fields | {"types": tuple(fields.get("types", DEFAULT_TYPES))}))
+        """Return the spec that `to_json` wrote; what is missing has its default. Refuse one of another version."""
+        try:
+            fields = json.loads(text)
+            return cls(**(fields | {"types": tuple(fields.get("types", DEFAULT_TYPES))}))
+        except (AttributeError, TypeError, ValueError) as err:
+            msg = f"made by another version of mini-slurm ({err})"
+            raise MiniError(msg) from err
 
 
 def fold(names: tuple[str, ...]) -> str:
