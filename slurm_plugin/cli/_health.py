@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import pwd
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
 from policies.site_policy import Mode
@@ -52,6 +52,11 @@ class Health:
     def lacks_helper(self) -> bool:
         """Whether bands are steered here and no QOS helper answers."""
         return self.qos_helper is not None and self.qos_helper.startswith(_NO_ANSWER)
+
+    def aged(self, seconds: float) -> Health:
+        """Return the same as it is to be shown ``seconds`` after it was seen."""
+        age_s = self.last_cycle_age_s
+        return self if age_s is None else replace(self, last_cycle_age_s=age_s + seconds)
 
 
 def check_health(site: SiteFile, *, now_s: float) -> Health:

@@ -5,10 +5,12 @@ from __future__ import annotations
 import dataclasses
 import json
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from policies.cycle import decide
 from policies.plan import SetQos, SetSiteFactor
 from policies.records import JobId, NodeName
 from slurm_plugin.cli import rebalance
@@ -56,6 +58,17 @@ def test_status_shows_quota_use_and_loans_by_band(world: BandWorld, tmp_path: Pa
     assert ["risk", "gres/gpu", "10", "0", "0", "2", "0", "0", "7", "0"] in [row[:10] for row in cells]
     tables = done.stdout.partition("Findings")[0]
     assert max(map(len, tables.splitlines())) <= 120
+
+
+def test_a_borrow_qos_that_is_gone_has_no_cap(world: BandWorld) -> None:
+    snapshot = world.cycle().snapshot
+    left = tuple(record for record in snapshot.observation.qos if record.name != f"{RISK}_borrow")
+    seen = replace(snapshot.observation, qos=left)
+    plan = decide(seen, snapshot.site_policy, now=snapshot.now_s)
+    section = bands_section(plan)
+    assert section is not None
+    caps = {row[0]: row[section.columns.index("of cap")] for row in section.rows}
+    assert caps == {"rec": "1", "risk": None}
 
 
 def test_every_column_is_documented(world: BandWorld, tmp_path: Path) -> None:
@@ -142,6 +155,68 @@ def test_explain_says_why_a_job_was_taken_back(world: BandWorld, monkeypatch: py
     assert "Last moves between bands" in text
     body = json.loads(run("explain", borrower, "--json", "--site", world.site.path).stdout)
     assert [row["claimant_job"] for row in body["history"]["reclaims"]] == ["50"]
+
+
+def close_history(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Make the history unreadable, as for a researcher."""
+
+    def refuse(_site: object) -> Path:
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr("slurm_plugin.cli.explain.history_path", refuse)
+    monkeypatch.setattr("slurm_plugin.cli._history.history_path", refuse)
+
+
+def take_back(world: BandWorld) -> JobId:
+    """Let risk's job 50 take back rec's loan."""
+    world.cycle()
+    borrower = JobId(next(str(n) for n in range(3, 10) if world.qos_of(n) == f"{REC}_borrow"))
+    world.slurm.requeue_job(borrower)
+    world.slurm.add_job(gpus(50, "risk", 4))
+    world.slurm.start_job(JobId("50"), nodes="node03")
+    world.cycle()
+    return borrower
+
+
+def test_whoever_may_not_read_the_history_is_told_of_a_reclaim(
+    world: BandWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    live(world, monkeypatch)
+    borrower = take_back(world)
+    close_history(monkeypatch)
+    text = run("explain", borrower, "--site", world.site.path).stdout
+    assert (
+        "Taken back from you because it ran on borrowed quota (fg_fake_rec_borrow), and agent risk is owed it: "
+        "its job 50 needed the place (restart 1, after 5.0s on its nodes)."
+    ) in text
+    assert "Restarted" not in text
+    body = json.loads(run("status", "--json", "--site", world.site.path).stdout)
+    assert [(row["job_id"], row["claimant_job"]) for row in body["reclaims"]] == [(borrower, "50")]
+    assert (body["disruption"]["n_reclaims"], body["disruption"]["n_asked"]) == (1, 4)
+
+
+def test_a_victim_that_ended_is_told_without_the_history(world: BandWorld, monkeypatch: pytest.MonkeyPatch) -> None:
+    live(world, monkeypatch)
+    borrower = take_back(world)
+    world.slurm.finish_job(borrower)
+    close_history(monkeypatch)
+    done = run("explain", borrower, "--site", world.site.path)
+    assert done.exit_code == 0
+    assert done.stdout.startswith(f"Job {borrower} is not in Slurm's queue any more; the history is not readable")
+    assert "Taken back from you" in done.stdout
+
+
+def test_a_restart_that_nobody_tells_is_told_with_who_knows(world: BandWorld, monkeypatch: pytest.MonkeyPatch) -> None:
+    live(world, monkeypatch)
+    borrower = take_back(world)
+    known = run("explain", borrower, "--site", world.site.path).stdout
+    assert "Restarted" not in known
+    close_history(monkeypatch)
+    (world.site.paths.run_dir / "reclaims.json").unlink()
+    text = run("explain", borrower, "--site", world.site.path).stdout
+    assert "Restarted once; on borrowed quota a restart is usually a reclaim. Its history is readable by user " in text
+    assert "make you a member of that group" in text
+    assert "Restarted" not in run("explain", "1", "--site", world.site.path).stdout
 
 
 def test_status_measures_what_was_taken_for_what_was_claimed(world: BandWorld, monkeypatch: pytest.MonkeyPatch) -> None:
