@@ -6,17 +6,38 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from policies.plan import SetQos, StartNow
+from policies.quota.amounts import describe_beyond
 from policies.quota.band_plan import BandPlan, make_move
 from policies.quota.band_state import BORROWED
 from policies.quota.eligible import why_not_borrow
 from policies.quota.free_room import FreeRoom
 from policies.quota.names import Band
 from policies.quota.victims import list_loans, predict_victims
+from policies.quota.wishes import BANDS
 from policies.records import JobId, JobState
 
 if TYPE_CHECKING:
     from policies.records import JobRecord, QosRecord
     from policies.state import ClusterState
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BandRoom:
+    """Whether the bands have room for a pending job.
+
+    Attributes
+    ----------
+    has_room : bool
+        Whether by our count the band that it waits in admits it now, whatever Slurm said when it last looked.
+    beyond : str
+        What of its request is above its agent's quota itself, as ``12 gres/gpu of 8``; empty within the quota.
+    takers : tuple of Band
+        Borrowed bands that could take it at all.
+    """
+
+    has_room: bool = False
+    beyond: str = ""
+    takers: tuple[Band, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,6 +62,8 @@ class BandExplanation:
         Jobs that Slurm is expected to preempt for it, if it has to, besides those in ``ending``.
     ending : tuple of JobId
         Jobs that it may take from and that are ending now where it is expected to run.
+    room : BandRoom
+        Whether there is any; nothing of a running job.
     n_claims_before : int
         Waiting claims that come before this one. Slurm ends one job per node at a time, so they may hold it up.
     """
@@ -55,6 +78,7 @@ class BandExplanation:
     takes_back: tuple[JobId, ...] = ()
     ending: tuple[JobId, ...] = ()
     n_claims_before: int = 0
+    room: BandRoom = BandRoom()
 
 
 def explain_band(state: ClusterState, plan: BandPlan, job: JobRecord, agent: int) -> BandExplanation | None:
@@ -86,6 +110,16 @@ def explain_band(state: ClusterState, plan: BandPlan, job: JobRecord, agent: int
         takes_back=takes_back,
         ending=ending,
         n_claims_before=claims.index(row) if row in claims else 0,
+        room=_room(plan, row, own.guaranteed),
+    )
+
+
+def _room(plan: BandPlan, row: int, guaranteed: QosRecord) -> BandRoom:
+    columns, wishes = plan.overflow.columns, plan.overflow.wishes
+    return BandRoom(
+        has_room=bool(wishes.is_admitted[row]) and int(wishes.band[row]) == int(columns.here[row]),
+        beyond=describe_beyond(guaranteed.grp_tres, plan.bands.pending[row].tres),
+        takers=tuple(band for band in BORROWED if columns.could_use[row, BANDS.index(band)]),
     )
 
 

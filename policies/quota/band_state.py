@@ -52,7 +52,7 @@ class BandState:
     running : tuple of (int, JobRecord)
         Managed jobs that hold resources, with the index of their agent.
     foreign : tuple of JobRecord
-        Other jobs that hold resources.
+        Other jobs that hold resources; those in a QOS of ours are charged to it all the same.
     nodes : tuple of NodeRecord
         Of the managed partitions.
     """
@@ -72,7 +72,19 @@ class BandState:
 
     def counted(self) -> list[tuple[int, JobRecord]]:
         """Running jobs that count against limits: a completing job still holds its nodes, but no quota."""
-        return [(agent, job) for agent, job in self.running if job.state is not JobState.COMPLETING]
+        ours = [(agent, job) for agent, job in self.running if job.state is not JobState.COMPLETING]
+        return ours + self.charged_elsewhere()
+
+    def charged_elsewhere(self) -> list[tuple[int, JobRecord]]:
+        """Running foreign jobs that Slurm charges to a QOS of ours, with the agent whose it is.
+
+        A QOS has one account on the whole cluster: a job outside the managed partitions uses up the same limits.
+        """
+        return [
+            (self.place_of[job.qos][0], job)
+            for job in self.foreign
+            if job.qos in self.place_of and job.state is not JobState.COMPLETING
+        ]
 
 
 def compute_band_state(

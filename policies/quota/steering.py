@@ -30,7 +30,7 @@ _NAMED: Final = 5
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AgentUse:
-    """What one agent's jobs use, in its bands and outside them.
+    """What one agent's jobs use, in its bands and outside them, and what foreign jobs use of its bands.
 
     Attributes
     ----------

@@ -41,6 +41,8 @@ class Settings:
         Submissions per second of all agents together, in usual weather.
     longest_s : int
         Longest run time of a job, seconds.
+    register_every_s : float
+        How often nodes are asked at the end what runs on them.
     forget_s : float
         How long the queue is empty at the end; after ``GONE_AFTER_S`` the journals of the undo must be empty.
     """
@@ -50,6 +52,7 @@ class Settings:
     seed: int = 1
     rate: float = 0.8
     longest_s: int = 20
+    register_every_s: float = 15.0
     forget_s: float = GONE_AFTER_S + 10
     is_kept: bool = False
 
@@ -87,7 +90,7 @@ def _soak(stage: Stage, settings: Settings, say: Callable[[str], None]) -> Resul
         submitter.stop()
     unplanned = find_unplanned(stage)
     say("draining the queue")
-    left = drain(stage)
+    left = drain(stage, register_every_s=settings.register_every_s)
     for submitter in submitters.values():
         submitter.reap()
     watch.stop()

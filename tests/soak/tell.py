@@ -151,7 +151,8 @@ version is an end-to-end test.
 
 * *Serves again*: the socket accepts, the lease is held, `squeue` or `sacctmgr` gets an answer. *Next good cycle*: the
   end of the first cycle with outcome ok that began after the kill. Other processes die meanwhile, so a time may hold
-  the recovery of a neighbour; the rebalancer doubles its pause after each failure in a row.
+  the recovery of a neighbour; the rebalancer doubles its pause after each failure in a row. A command under way when
+  its daemon dies waits for up to 10 s: `scontrol` for MessageTimeout, the helper for its `sacctmgr`.
 * A quota is checked against the jobs that squeue shows as running, once per second.
 * What Slurm itself loses when slurmctld is killed is counted apart. A submission counts as forgotten only if it was
   accepted within the time between two saves of the job state; anything older must be there.

@@ -26,9 +26,20 @@ def submission(**changes: Any) -> Submission:
         ({}, False),
         ({"7": ["RUNNING"]}, False),
         ({"7": ["COMPLETED"], "8": ["COMPLETED"]}, False),
-        ({"7": ["COMPLETED", "COMPLETED"]}, False),
+        ({"7": ["REQUEUED", "COMPLETED"]}, True),
+        ({"7": ["RUNNING", "COMPLETED"]}, False),
+        ({"7": ["COMPLETED", "REQUEUED"]}, False),
     ],
-    ids=["ended", "ended badly", "lost", "never ends", "two jobs", "two rows of one job"],
+    ids=[
+        "ended",
+        "ended badly",
+        "lost",
+        "never ends",
+        "two jobs",
+        "restarted",
+        "an incarnation never ends",
+        "waits again",
+    ],
 )
 def test_an_accepted_job_must_be_there_once_and_ended(rows: dict[str, list[str]], *, is_good: bool) -> None:
     found = Accounts()

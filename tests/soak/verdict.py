@@ -23,8 +23,8 @@ if TYPE_CHECKING:
 END_STATES: Final = frozenset(
     {"COMPLETED", "FAILED", "CANCELLED", "TIMEOUT", "NODE_FAIL", "PREEMPTED", "OUT_OF_MEMORY", "DEADLINE", "BOOT_FAIL"}
 )
+RESTARTED: Final = frozenset({"REQUEUED"})
 DRAIN_S: Final = 300.0
-REGISTER_S: Final = 15.0
 SPOOL_S: Final = 60.0
 SETTLE_S: Final = 60.0
 _JOURNALS: Final = ("touched_jobs", "touched_qos")
@@ -71,10 +71,10 @@ def find_unplanned(stage: Stage) -> list[str]:
     return wrong
 
 
-def drain(stage: Stage) -> list[str]:
+def drain(stage: Stage, *, register_every_s: float) -> list[str]:
     """Let every job end: held ones are released, delays after a requeue lifted. What remains is returned."""
     until_s = time.monotonic() + DRAIN_S
-    register_s = time.monotonic() + REGISTER_S
+    register_s = time.monotonic() + register_every_s
     while True:
         rows = fetch_rows(stage)
         left = [row for row in rows or () if row.state.partition(" ")[0] not in END_STATES]
@@ -88,7 +88,7 @@ def drain(stage: Stage) -> list[str]:
             if "held" in row.reason.lower():  # by us, or by Slurm after a failed launch
                 stage.ask("scontrol", "release", row.job_id)
         if time.monotonic() >= register_s:  # nodes say what runs: jobs end that only a restarted slurmctld believes in
-            register_s = time.monotonic() + REGISTER_S
+            register_s = time.monotonic() + register_every_s
             stage.ask("scontrol", "reconfigure")
         time.sleep(1.0)
 
@@ -99,16 +99,16 @@ def account(stage: Stage, submissions: Iterable[Submission]) -> Accounts:
     wanted = list(submissions)
     rows = _sacct(stage)
     until_s = time.monotonic() + SPOOL_S
-    while time.monotonic() < until_s and any(state not in END_STATES for _, _, state in rows):
+    while time.monotonic() < until_s and _has_open(rows):
         time.sleep(2.0)
         rows = _sacct(stage)
-    if any(state not in END_STATES for _, _, state in rows):
+    if _has_open(rows):
         found.repaired = _repair(stage)
         rows = _sacct(stage)
     by_name: dict[str, dict[str, list[str]]] = defaultdict(lambda: defaultdict(list))
     for job_id, name, state in rows:
         by_name[name][job_id].append(state)
-    found.incarnations = len(_sacct(stage, "--duplicates"))
+    found.incarnations = len(rows)
     for one in wanted:
         account_one(one, by_name.get(one.name, {}), found)
     known = {one.name for one in wanted}
@@ -117,7 +117,13 @@ def account(stage: Stage, submissions: Iterable[Submission]) -> Accounts:
 
 
 def account_one(one: Submission, rows: dict[str, list[str]], found: Accounts) -> None:
-    """Count one submission; ``rows`` are its states in sacct by job id."""
+    """Count one submission.
+
+    Parameters
+    ----------
+    rows : dict of str to list of str
+        State of each incarnation in sacct, in order, by job id; a task of an array has an id of its own.
+    """
     found.refusals += one.n_refused
     if one.forgotten_s is not None:
         found.forgotten += 1
@@ -129,19 +135,28 @@ def account_one(one: Submission, rows: dict[str, list[str]], found: Accounts) ->
     found.accepted += 1
     found.shapes[one.shape] += 1
     found.tasks += one.n_tasks
-    states = [state for row in rows.values() for state in row]
-    found.states.update(states)
-    if len(rows) != one.n_tasks or len(states) != one.n_tasks or not set(states) <= END_STATES:
+    found.states.update(states[-1] for states in rows.values())
+    has_ended = all(_has_ended(states) for states in rows.values())
+    if len(rows) != one.n_tasks or not has_ended:
         found.wrong.append(f"{one.name} ({one.shape}): {dict(rows) or 'not in sacct'}")
 
 
-def _sacct(stage: Stage, *more: str) -> list[tuple[str, str, str]]:
-    argv = ("sacct", "-X", "-n", "-P", "--allusers", "--starttime=now-1day", "--format=jobid,jobname,state", *more)
-    text = stage.ask(*argv)
+def _has_ended(states: list[str]) -> bool:
+    """Whether the last incarnation has ended and none before it still counts as alive."""
+    return states[-1] in END_STATES and END_STATES.union(RESTARTED).issuperset(states)
+
+
+def _has_open(rows: Iterable[tuple[str, str, str]]) -> bool:
+    return any(state not in END_STATES | RESTARTED for _, _, state in rows)
+
+
+def _sacct(stage: Stage) -> list[tuple[str, str, str]]:
+    # Not the shown job id: a row whose slurmctld died in the middle of an array keeps the array's, 93_[1-2].
+    fields = "--format=jobidraw,jobname,state"
+    text = stage.ask("sacct", "-X", "-n", "-P", "--allusers", "--duplicates", "--starttime=now-1day", fields)
     assert text is not None, "sacct does not answer"
-    return [
-        (job, name, state.partition(" ")[0]) for job, name, state in (line.split("|") for line in text.splitlines())
-    ]
+    rows = (line.split("|") for line in text.splitlines())
+    return [(job, name, state.partition(" ")[0]) for job, name, state in rows]
 
 
 def _repair(stage: Stage) -> int:

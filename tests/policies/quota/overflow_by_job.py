@@ -49,6 +49,13 @@ class WishByRow(dict[int, Wish]):
         """Band codes as the report wants them."""
         return np.array([BANDS.index(self[row].band) if row in self else NO_BAND for row in range(self.n_rows)])
 
+    @property
+    def has_quota(self) -> Any:
+        """Rows for which the guaranteed band has room."""
+        rows = range(self.n_rows)
+        found = [row in self and self[row].reason.startswith("its guaranteed band has room") for row in rows]
+        return np.array(found, dtype=np.bool_)
+
 
 class HereByJob(NamedTuple):
     """Code of the band in which each pending job waits now."""
@@ -75,6 +82,10 @@ class Outcome:
 _WHY: Final = {
     Band.BORROW: "within the borrow cap, on resources that are idle",
     Band.OPPORTUNISTIC: "beyond the borrow cap, on resources that are idle",
+}
+_WAITS_ON: Final = {
+    Band.BORROW: "it waits on within the borrow cap, nothing that it could borrow is idle now",
+    Band.OPPORTUNISTIC: "it waits on beyond the borrow cap, nothing that it could borrow is idle now",
 }
 
 
@@ -218,7 +229,8 @@ class _Pass:
         if not n_placed and not waits_here:
             return False
         add_tres(used, job.tres, n_placed or 1)
-        self._wish(row, band, f"{self._why_full(row)}; {_WHY[band]}")
+        why = (_WHY if n_placed else _WAITS_ON)[band]
+        self._wish(row, band, f"{self._why_full(row)}; {why}")
         return True
 
     def _stay(self, row: int) -> None:
@@ -246,6 +258,14 @@ class _Pass:
 
     def _why_full(self, row: int) -> str:
         agent, job = self.owner[row], self.bands.pending[row]
+        asked = dict(job.tres)
+        beyond = [
+            f"{asked[name]} {name} of {limit}"
+            for name, limit in self.qos[agent].guaranteed.grp_tres
+            if name in asked and asked[name] > limit
+        ]
+        if beyond:
+            return f"it asks for more than the whole guaranteed band: {', '.join(beyond)}"
         if self._leaves_band(row):
             kept = self.out.reservations[agent]
             return (

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import re
 from dataclasses import replace
@@ -10,12 +11,15 @@ from pathlib import Path
 import pytest
 
 from policies.cycle import decide
+from policies.plan import SetQos, SetSiteFactor
 from policies.records import JobId, JobState, NodeName
 from slurm_plugin.cli import rebalance
 from slurm_plugin.cli._band_table import bands_section
+from slurm_plugin.cli._fate import need_helper
 from slurm_plugin.cli._status_rows import agents_section, capacity_section, weights_section
 from slurm_plugin.cli._watch import Seen
 from slurm_plugin.rebalancer.lease import hold_lease
+from slurm_plugin.site.switch import turn_off
 from slurm_plugin.snapshot import read_snapshot, write_snapshot
 from tests.slurm_plugin.cli.recorded import run
 from tests.slurm_plugin.rebalancer.band_world import FULL_RISK, REC, RISK, BandWorld
@@ -92,8 +96,38 @@ def test_status_says_that_no_helper_answers(world: BandWorld, monkeypatch: pytes
     live(world, monkeypatch)
     body = json.loads(run("status", "--json", "--site", world.site.path).stdout)
     assert body["health"]["qos_helper"].startswith("no answer")
-    assert "ranks and Preempt lists stay as they are" in run("status", "--site", world.site.path).stdout
+    text = run("status", "--site", world.site.path).stdout
+    assert "ranks and Preempt lists stay as they are, and no job moves into a borrow band that its agent's own" in text
+    assert "Start it: systemctl start fairgpu-qos-helper, or: sudo -u slurm fairgpu qos-helper" in text
     assert tmp_path.exists()
+
+
+def test_status_does_not_promise_what_only_the_helper_can_write(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world = busy(tmp_path)
+    live(world, monkeypatch)
+    lines = run("status", "--site", world.site.path).stdout.splitlines()
+    (written,) = [line for line in lines if "the next cycle writes it" in line]
+    (stuck,) = [line for line in lines if "not written until the QOS helper answers" in line]
+    assert "Preempt list" not in written
+    assert "borrow rank" not in written
+    assert "Preempt list(s)" in stuck
+    turn_off(world.site)
+    assert "until the QOS helper answers" not in run("status", "--site", world.site.path).stdout
+
+
+def test_moves_into_a_band_that_the_own_list_lacks_wait_for_the_helper(tmp_path: Path) -> None:
+    world = busy(tmp_path)
+    own = world.slurm.qos(REC)
+    without = tuple(name for name in own.preempt if name != f"{REC}_borrow")
+    world.slurm.set_qos(dataclasses.replace(own, preempt=without))
+    plan = world.cycle().plan
+    stuck = need_helper(plan, world.site.policy)
+    moves = [one for one in plan.decisions if isinstance(one, SetQos) and one.new == f"{REC}_borrow"]
+    assert moves
+    assert set(moves) <= set(stuck)
+    assert not [one for one in stuck if isinstance(one, SetSiteFactor)]
 
 
 def test_explain_shows_the_band(world: BandWorld, tmp_path: Path) -> None:
@@ -255,12 +289,15 @@ def test_restore_lists_writes_them_once_and_only_without_a_rebalancer(
     world.cycle()
     live(world, monkeypatch)
     assert world.slurm.qos(RISK).preempt != FULL_RISK
+    world.slurm.set_qos(dataclasses.replace(world.slurm.qos(f"{REC}_borrow"), priority=6))
     monkeypatch.setattr("slurm_plugin.cli.rebalance.time.time", lambda: world.now_s)
     with hold_lease(tmp_path, now_s=world.now_s):
         assert "nothing to do" in run("rebalance", "--restore-lists", "--site", world.site.path).stderr
     assert world.slurm.qos(RISK).preempt != FULL_RISK
     done = run("rebalance", "--restore-lists", "--site", world.site.path)
     assert f"{RISK}: full Preempt list again" in done.stdout
+    assert f"{REC}_borrow: borrow rank as apply wrote it again" in done.stdout
+    assert world.slurm.qos(f"{REC}_borrow").priority == 9
     assert world.slurm.qos(RISK).preempt == FULL_RISK
     assert run("rebalance", "--restore-lists", "--site", world.site.path).stdout == ""
 
