@@ -10,7 +10,6 @@ import click
 
 from policies.errors import UnknownJobError
 from policies.explanation import JobExplanation, QueuePlace, WeightArithmetic, explain_job
-from policies.quota.amounts import format_tres
 from policies.quota.names import Band
 from policies.startability import Startability
 from slurm_plugin.cli._fresh import Looked, look, snapshot_option
@@ -27,7 +26,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from policies.plan import BandStanding
-    from policies.records import JobRecord
+    from policies.records import JobRecord, Tres
     from slurm_plugin.site import SiteFile
 
 _N_ROWS: Final = 5
@@ -199,13 +198,21 @@ def _print_band(told: JobExplanation, looked: Looked) -> None:
         print_line(f"          it may not borrow: {bands.may_not_borrow}")
     if bands.reclaimed_s:
         print_line(f"          taken back {len(bands.reclaimed_s)} time(s) within the window")
+    if bands.ending:
+        whom = "where it is to run" if bands.n_claims_before else "for it"
+        print_line(f"          {_jobs_are(len(bands.ending))} ending {whom} now: {', '.join(bands.ending)}")
     if bands.takes_back:
-        print_line(f"          Slurm is expected to take back for it: {', '.join(bands.takes_back)}")
+        besides = " besides" if bands.ending else ""
+        print_line(f"          Slurm is expected to take back for it{besides}: {', '.join(bands.takes_back)}")
     if bands.takes_back and bands.n_claims_before:
         print_line(
             f"          {bands.n_claims_before} claim(s) wait before it: Slurm ends one job per node at a time, "
             "so each may hold it up for KillWait"
         )
+
+
+def _jobs_are(n_jobs: int) -> str:
+    return "1 job is" if n_jobs == 1 else f"{n_jobs} jobs are"
 
 
 def _describe_band(band: Band, standing: BandStanding | None) -> str:
@@ -216,7 +223,11 @@ def _describe_band(band: Band, standing: BandStanding | None) -> str:
         Band.BORROW: (standing.borrow, standing.borrow_cap),
         Band.OPPORTUNISTIC: (standing.opportunistic, ()),
     }[band]
-    return f"{band.value}: {format_tres(used)} in use" + (f" of {format_tres(limit)}" if limit else "")
+    return f"{band.value}: {_with_units(used)} in use" + (f" of {_with_units(limit)}" if limit else "")
+
+
+def _with_units(tres: Tres) -> str:
+    return ",".join(f"{name}={amount(name, held)}" for name, held in tres) or "nothing"
 
 
 def _waits(told: JobExplanation) -> str:

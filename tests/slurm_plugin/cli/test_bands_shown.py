@@ -12,7 +12,7 @@ import pytest
 
 from policies.cycle import decide
 from policies.plan import SetQos, SetSiteFactor
-from policies.records import JobId, NodeName
+from policies.records import JobId, JobState, NodeName
 from slurm_plugin.cli import rebalance
 from slurm_plugin.cli._band_table import bands_section
 from slurm_plugin.cli._fate import need_helper
@@ -134,7 +134,7 @@ def test_explain_shows_the_band(world: BandWorld, tmp_path: Path) -> None:
     file = record(world, tmp_path)
     borrower = next(str(n) for n in range(3, 10) if world.qos_of(n) == f"{REC}_borrow")
     text = run("explain", borrower, "--snapshot", file).stdout
-    assert "Band      borrow: cpu=1,gres/gpu=1,mem=1024 in use of" in text
+    assert "Band      borrow: cpu=1,gres/gpu=1,mem=1024M in use of" in text
     assert "it runs on borrowed resources" in text
     assert "Band      guaranteed" in run("explain", "1", "--snapshot", file).stdout
 
@@ -245,6 +245,18 @@ def test_explain_says_which_claims_come_first(world: BandWorld, tmp_path: Path) 
     assert "Slurm is expected to take back for it: " in run("explain", "50", "--snapshot", file).stdout
     assert waits not in run("explain", "50", "--snapshot", file).stdout
     assert waits in run("explain", "51", "--snapshot", file).stdout
+
+
+def test_explain_says_which_jobs_are_ending_for_a_claim(world: BandWorld, tmp_path: Path) -> None:
+    world.slurm.set_node_state(NodeName("node04"), "down")
+    world.slurm.add_job(gpus(50, "risk", 4))
+    before = run("explain", "50", "--snapshot", record(world, tmp_path)).stdout
+    assert "Slurm is expected to take back for it: " in before
+    for number in range(3, 10):
+        world.slurm.add_job(replace(world.slurm.job(JobId(str(number))), state=JobState.COMPLETING))
+    text = run("explain", "50", "--snapshot", record(world, tmp_path)).stdout
+    assert "7 jobs are ending for it now: 3, 4, 5, 6, 7, 8, 9" in text
+    assert "expected to take back" not in text
 
 
 def test_replay_decides_a_cycle_with_bands_the_same(world: BandWorld, tmp_path: Path) -> None:

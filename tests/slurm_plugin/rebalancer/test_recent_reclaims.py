@@ -87,11 +87,11 @@ def test_what_could_not_be_written_is_written_later(tmp_path: Path) -> None:
     assert [one["job_id"] for one in read_reclaims(missing)] == ["1"]
 
 
-WRONG = {
+WRONG: dict[str, tuple[object, ...]] = {
     "at_s": ("now", 1e300, -1, True, None),
     "ran_s": ("5", float("nan"), float("inf")),
     "job_id": (None, 7, "", "x" * 10_000, ["1"]),
-    "band": ("guaranted", {}),
+    "band": ("guarantee", {}),
     "claimant": (7, "y" * 300),
     "restarts": (-1, 1.5, 10**30, True),
     "n_claimed_gpus": ("4", -4),
