@@ -120,7 +120,7 @@ def is_startable(fields: Mapping[str, str], now_s: float) -> bool:
 
 
 def read_band(fields: Mapping[str, str], *, default: bool | None) -> BandRequest:
-    """QOS that was asked for, with what it takes to survive there; the shim sends all three fields or none.
+    """QOS that was asked for, with what it takes to survive there; the shim sends these fields together or none.
 
     Parameters
     ----------
@@ -138,6 +138,7 @@ def read_band(fields: Mapping[str, str], *, default: bool | None) -> BandRequest
         qos=fields["qos"],
         is_batch=_ANSWERS.get(fields.get("batch", ""), True),
         is_requeueable=_ANSWERS.get(fields.get("requeue", ""), default),
+        is_move=fields.get("moved") == "1",
     )
 
 
