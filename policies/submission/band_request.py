@@ -27,7 +27,7 @@ class BandRequest:
     Attributes
     ----------
     qos : str
-        As asked, several joined by commas (24.11 and later); empty if none was asked.
+        As asked, several joined by commas (24.11 and later); empty if none was asked: the account's default.
     is_batch : bool
         False for srun and salloc.
     is_requeueable : bool or None
@@ -73,7 +73,7 @@ class BandNames:
         managed = () if policy.bands is None else policy.bands.managed_qos
         return cls(by_qos=MappingProxyType(by_qos), cluster=policy.cluster, managed=frozenset(map(str.lower, managed)))
 
-    def qos_to_set(self, request: BandRequest, agent: AgentName, home: AgentName | None) -> str:
+    def qos_to_set(self, request: BandRequest, agent: AgentName, *, home: AgentName | None) -> str:
         """Guaranteed QOS that a new job is to have instead of what it asks for; empty if it may stay as it is.
 
         In a managed QOS, or in the default QOS of an account that is not the agent's, a job starts before anybody can
@@ -97,18 +97,21 @@ class BandNames:
             return ""
         return next((name for name in names if name in self.managed), "")
 
-    def why_refused(self, request: BandRequest, agent: AgentName | None) -> str:
+    def why_refused(self, request: BandRequest, agent: AgentName | None, *, home: AgentName | None = None) -> str:
         """What is wrong with the request, and the next step; empty if nothing is.
 
         Parameters
         ----------
         agent : AgentName or None
             Whom the job counts for; ``None`` leaves only the question whether the job would survive.
+        home : AgentName or None
+            The agent of the job's account.
         """
-        if agent is not None and request.is_move and self.qos_to_set(request, agent, agent):
+        if agent is not None and request.is_move and self.qos_to_set(request, agent, home=home):
+            name = f"QOS {self._managed_name(request.qos)}" if request.qos else "The default QOS of the account"
             return (
-                f"QOS {self._managed_name(request.qos)} has no quota: nobody could take back what this job holds "
-                f"there. Leave the QOS as it is, or ask for {self._guaranteed(agent)}."
+                f"{name} has no quota of agent {agent}: nobody could take back what this job holds there. Leave the "
+                f"QOS as it is, or ask for {self._guaranteed(agent)}."
             )
         for name in request.qos.lower().split(","):
             owner, band = self.by_qos.get(name.strip(), (None, Band.GUARANTEED))

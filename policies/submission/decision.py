@@ -208,19 +208,20 @@ def decide_with_tags(request: SubmissionRequest, tags: Tags, directory: AgentDir
     decision = _decide_agent(request, tags, directory)
     if decision.verdict is Verdict.REJECT:
         return decision
-    problem = directory.bands.why_refused(request.band, decision.agent) if request.band.qos else ""
+    account = directory.by_account.get(request.account.lower())
+    home = account.name if account else None
+    problem = directory.bands.why_refused(request.band, decision.agent, home=home) if request.band != NO_BAND else ""
     if not problem:
-        return _with_qos(decision, request, directory)
+        return _with_qos(decision, request.band, home=home, directory=directory)
     return replace(decision, verdict=Verdict.REJECT, message=f"FairGPU: {problem}", reason=problem)
 
 
 def _with_qos(
-    decision: SubmissionDecision, request: SubmissionRequest, directory: AgentDirectory
+    decision: SubmissionDecision, band: BandRequest, *, home: AgentName | None, directory: AgentDirectory
 ) -> SubmissionDecision:
     if decision.agent is None:
         return decision
-    home = directory.by_account.get(request.account.lower())
-    qos = directory.bands.qos_to_set(request.band, decision.agent, home.name if home else None)
+    qos = directory.bands.qos_to_set(band, decision.agent, home=home)
     return replace(decision, qos=qos) if qos else decision
 
 

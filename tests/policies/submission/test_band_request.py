@@ -129,10 +129,19 @@ def test_a_job_is_not_moved_into_a_qos_without_quota() -> None:
         Verdict.REJECT,
         "",
         (
-            "FairGPU: QOS normal has no quota: nobody could take back what this job holds there. Leave the QOS as it "
-            "is, or ask for qos=fg_c_rec."
+            "FairGPU: QOS normal has no quota of agent rec: nobody could take back what this job holds there. Leave "
+            "the QOS as it is, or ask for qos=fg_c_rec."
         ),
     )
+
+
+def test_a_tagged_job_is_not_moved_to_its_accounts_default() -> None:
+    site = replace(SITE, agents=(replace(SITE.agents[0], users=("alice",)), *SITE.agents[1:]))
+    move = replace(BATCH, is_move=True)
+    got = decide(move, account="risk", text="agent=rec", site=site)
+    assert got.verdict is Verdict.REJECT
+    assert "The default QOS of the account has no quota of agent rec" in got.message
+    assert decide(move, account="rec", text="agent=rec", site=site).verdict is Verdict.ACCEPT
 
 
 MOVES_ALLOWED = {"a QOS of the site": ("rec", "long"), "no quota": ("vision", "normal"), "no agent": ("x", "normal")}

@@ -222,6 +222,9 @@ def test_only_a_users_move_into_a_managed_qos_is_refused() -> None:
     refused = desk.submit("M", **move, by=str(ALICE))
     assert (refused["verdict"], "nobody could take back" in refused["user_msg"]) == ("reject", True)
     assert desk.submit("M", **move, by=str(REBALANCER)) == {"verdict": "unchanged"}
+    desk.users.replace({ALICE: Identity(user="alice", groups=frozenset({"fraud"}))})
+    desk.book.offer(replace(STANDINGS, qos={"risk": "fg_c_risk"}))
+    assert "default QOS" in desk.submit("M", comment="agent=risk", moved="1")["user_msg"]
     # A job that is there already and only gives up its requeue, and a shim that does not tell.
     for moved in ({"moved": "0"}, {}):
         assert desk.submit("M", **move | moved if moved else {"qos": "normal"}) == {"verdict": "accept", "agent": "rec"}

@@ -236,6 +236,7 @@ BAND_ASKS = {
     "no QOS": (Submit(more={"script": "#!"}), "- - - -"),
     "a user's new QOS with requeue": (Modify(fields={"qos": "b", "requeue": 1}, record=OLD, uid=1), "b 1 1 1"),
     "no requeue while it is in a QOS": (Modify(fields={"requeue": 0}, record=OLD, uid=1), "a 0 1 0"),
+    "back to the account's default": (Modify(fields={"qos": ""}, record=OLD, uid=1), "- - - 1"),
     "another comment, the QOS stays": (Modify(fields={"comment": "x", "qos": "a"}, record=OLD, uid=1), "- - - -"),
 }
 
