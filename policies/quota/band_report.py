@@ -15,6 +15,7 @@ from policies.quota.amounts import add_tres, as_tres, format_tres
 from policies.quota.apportionment import apportion
 from policies.quota.free_room import GPU
 from policies.quota.names import Band
+from policies.records import JobState
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -40,9 +41,14 @@ class _Totals:
 
 
 def band_findings(state: ClusterState, bands: BandState, overflow: Overflow) -> tuple[Finding, ...]:
-    """Jobs that can never run, GPUs that only caps keep idle, reservations, and quota that foreign jobs use."""
-    elsewhere = _elsewhere(state, bands)
-    return (*_never(bands, overflow), *_idle(bands, overflow), *_reservations(state, overflow), *elsewhere)
+    """Jobs that can never run, GPUs that only caps keep idle, reservations, and use on the wrong side of a band."""
+    return (
+        *_never(bands, overflow),
+        *_idle(bands, overflow),
+        *_reservations(state, overflow),
+        *_elsewhere(state, bands),
+        *_outside(state, bands),
+    )
 
 
 def band_standings(
@@ -150,12 +156,38 @@ def _charged(agent: AgentName, jobs: Sequence[JobRecord]) -> Finding:
     total: dict[str, int] = {}
     for job in jobs:
         add_tres(total, job.tres)
-    ids = sorted((job.job_id for job in jobs), key=split_job_id)
-    more = f" and {len(ids) - _NAMED} more" if ids[_NAMED:] else ""
     gpus = total.get(GPU, 0)
     amount = f"{gpus} GPU(s)" if gpus else format_tres(as_tres(total))
     text = (
         f"{amount} of its bands are used outside the managed partitions or by users without an agent "
-        f"(jobs {', '.join(ids[:_NAMED])}{more}): Slurm charges them to its QOSes"
+        f"({_listed(jobs)}): Slurm charges them to its QOSes"
     )
     return Finding(kind="charged_elsewhere", subject=f"agent {agent}", text=text)
+
+
+def _outside(state: ClusterState, bands: BandState) -> list[Finding]:
+    """One finding per agent with bands whose managed jobs hold GPUs in a QOS that is no band of anybody."""
+    found: dict[int, list[JobRecord]] = {}
+    for agent, job in bands.running:
+        is_outside = bands.agents[agent] is not None and job.qos not in bands.place_of
+        if is_outside and job.state is not JobState.COMPLETING and _gpus(job):
+            found.setdefault(agent, []).append(job)
+    return [
+        Finding(
+            kind="outside_bands",
+            subject=f"agent {state.agents[agent].name}",
+            text=f"{sum(map(_gpus, jobs))} GPU(s) run outside its bands in QOS "
+            f"{', '.join(sorted({job.qos or '(none)' for job in jobs}))} ({_listed(jobs)}): nobody can take them back",
+        )
+        for agent, jobs in sorted(found.items())
+    ]
+
+
+def _gpus(job: JobRecord) -> int:
+    return dict(job.tres).get(GPU, 0)
+
+
+def _listed(jobs: Sequence[JobRecord]) -> str:
+    ids = sorted((job.job_id for job in jobs), key=split_job_id)
+    more = f" and {len(ids) - _NAMED} more" if ids[_NAMED:] else ""
+    return f"jobs {', '.join(ids[:_NAMED])}{more}"

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from policies.plan import SlaMemory
+from policies.quota.names import Band, band_qos
 from policies.records import AgentName
 
 if TYPE_CHECKING:
@@ -25,12 +26,14 @@ VERSION: Final = 1
 def standings_bytes(plan: Plan, policy: SitePolicy, *, interval_s: float, budget: UpdateBudget) -> bytes:
     """Return the file's content; ``next`` is where an agent's next job starts: what it holds and waits for.
 
+    ``qos`` is the guaranteed QOS of an agent whose bands slurmctld shows.
     ``updates`` is the cycle's :class:`~slurm_plugin.rebalancer.update_budget.UpdateBudget`.
     """
     agents = {
         standing.agent: {
             "weight": f"{standing.weight.numerator}/{standing.weight.denominator}",
             "next": [held + queued for held, queued in zip(standing.allocation, standing.queued, strict=True)],
+            **({} if standing.bands is None else {"qos": band_qos(policy.cluster, standing.agent, Band.GUARANTEED)}),
         }
         for standing in plan.standings
     }

@@ -23,7 +23,7 @@ def running(job_id: str, agent: str = "a", band: str = "", gpus: int = 1, **chan
     """A running job in a band of its agent."""
     changes = {"tres": make_tres(cpu=1, mem=1000, gpu=gpus)} | changes
     account = changes.pop("account", agent)
-    return make_running(job_id, account, qos=f"fg_c_{agent}{band}", **changes)
+    return make_running(job_id, account, **({"qos": f"fg_c_{agent}{band}"} | changes))
 
 
 def waiting(job_id: str, agent: str = "a", band: str = "", gpus: int = 1, **changes: Any) -> JobRecord:
