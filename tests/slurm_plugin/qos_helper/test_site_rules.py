@@ -45,7 +45,7 @@ def test_a_new_agent_is_accepted_and_a_retired_one_is_not(tmp_path: Path, rules:
 @pytest.mark.parametrize(
     ("edit", "said"),
     [
-        (("accounts: [rec]", "acounts: [rec]"), "site_file_refused"),
+        (("accounts: [rec]", "users: [rec"), "site_file_refused"),
         (("cluster: fake", "cluster: other"), "rules_kept"),
     ],
     ids=["broken", "another cluster"],
