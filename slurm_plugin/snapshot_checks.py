@@ -6,15 +6,14 @@ import re
 from itertools import chain
 from typing import TYPE_CHECKING, Final
 
+from slurm_plugin.client.gpu_requests import MAX_AMOUNT
+
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from policies.plan import Plan
     from policies.records import Observation
     from policies.site_policy import SitePolicy
-
-MAX_AMOUNT: Final = 2**50
-"""Of one TRES, in its unit (memory in MiB)."""
 
 MAX_SCALE: Final = 2**31
 MAX_TIME_S: Final = 2**40

@@ -8,10 +8,9 @@ from typing import TYPE_CHECKING
 from policies.plan import SetQos, StartNow
 from policies.quota.amounts import describe_beyond
 from policies.quota.band_plan import BandPlan, make_move
-from policies.quota.band_state import BORROWED
 from policies.quota.eligible import why_not_borrow
 from policies.quota.free_room import FreeRoom
-from policies.quota.names import Band
+from policies.quota.names import BORROWED, Band
 from policies.quota.victims import list_loans, predict_victims
 from policies.quota.wishes import BANDS
 from policies.records import JobId, JobState

@@ -14,7 +14,8 @@ from policies.plan import BandStanding, Finding
 from policies.quota.amounts import add_tres, as_tres, format_tres
 from policies.quota.apportionment import apportion
 from policies.quota.free_room import GPU
-from policies.quota.names import Band
+from policies.quota.names import BORROWED, Band, may_be_preempted_by
+from policies.quota.steering import preempting_bands
 from policies.records import JobState
 
 if TYPE_CHECKING:
@@ -41,13 +42,19 @@ class _Totals:
 
 
 def band_findings(state: ClusterState, bands: BandState, overflow: Overflow) -> tuple[Finding, ...]:
-    """Jobs that can never run, GPUs that only caps keep idle, reservations, and use on the wrong side of a band."""
+    """What an operator should see.
+
+    Jobs that can never run, GPUs that only caps keep idle, reservations, use on the wrong side of a band, running jobs
+    that would die when they are taken back, and Preempt lists that nobody steers any more.
+    """
     return (
         *_never(bands, overflow),
         *_idle(bands, overflow),
         *_reservations(state, overflow),
         *_elsewhere(state, bands),
         *_outside(state, bands),
+        *_would_die(state, bands),
+        *_foreign_in_lists(state, bands),
     )
 
 
@@ -141,6 +148,49 @@ def _reservations(state: ClusterState, overflow: Overflow) -> list[Finding]:
             "later jobs of the agent leave it the band until it starts",
         )
         for agent, kept in sorted(overflow.reservations.items())
+    ]
+
+
+def _would_die(state: ClusterState, bands: BandState) -> list[Finding]:
+    """Running jobs on borrowed quota that Slurm cannot requeue, whoever put them there."""
+    mortal = [
+        (state.agents[owner].name, job)
+        for owner, job in bands.counted()
+        if bands.place_of.get(job.qos, (owner, Band.GUARANTEED))[1] in BORROWED
+        and not (job.is_batch and job.is_requeueable)
+    ]
+    mortal.sort(key=lambda found: split_job_id(found[1].job_id))
+    findings = [
+        Finding(kind="would_die", subject=str(job.job_id), text=_mortal(agent, job))
+        for agent, job in mortal[:MAX_FINDINGS]
+    ]
+    if n_more := len(mortal) - len(findings):
+        text = f"{n_more} more job(s) run on borrowed quota and die when it is taken back"
+        findings.append(Finding(kind="would_die", subject="more jobs", text=text))
+    return findings
+
+
+def _mortal(agent: AgentName, job: JobRecord) -> str:
+    what = f"runs in {job.qos}, on borrowed quota of agent {agent}, and dies when that is taken back: "
+    if job.is_batch:
+        return f"{what}it may not be requeued; scontrol update jobid={job.job_id} requeue=1 saves it"
+    return (
+        f"{what}it is no batch job; ask {job.user} to end it and to submit it with sbatch, or without --qos, "
+        "and see with fairgpu doctor why the submit hook let it pass"
+    )
+
+
+def _foreign_in_lists(state: ClusterState, bands: BandState) -> list[Finding]:
+    """Preempt lists with a name that the QOS helper refuses: the whole list stays as it is."""
+    return [
+        Finding(
+            kind="foreign_in_list",
+            subject=record.name,
+            text=f"its Preempt list names {', '.join(foreign[:_NAMED])}, which FairGPU may not list there: the helper "
+            f"refuses to steer this list of agent {state.agents[agent].name}; 'fairgpu apply' writes it without",
+        )
+        for agent, record, band in preempting_bands(bands)
+        if (foreign := [name for name in record.preempt if not may_be_preempted_by(bands.cluster, band, name)])
     ]
 
 

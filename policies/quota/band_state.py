@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from policies.plan import Finding
 from policies.quota.names import PREFIX, Band, band_qos
@@ -17,9 +17,6 @@ if TYPE_CHECKING:
 
     from policies.records import Observation
     from policies.site_policy import AgentPolicy, SitePolicy
-
-BORROWED: Final = (Band.BORROW, Band.OPPORTUNISTIC)
-"""Bands whose jobs can be taken back."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,6 +40,8 @@ class BandState:
 
     Attributes
     ----------
+    cluster : str
+        As the site file spells it; it is in the names of the QOSes.
     agents : tuple of AgentBands or None
         In the order of ``ClusterState.agents``; ``None`` for an agent without bands.
     place_of : mapping of str to (int, Band)
@@ -57,6 +56,7 @@ class BandState:
         Of the managed partitions.
     """
 
+    cluster: str
     agents: tuple[AgentBands | None, ...]
     place_of: Mapping[str, tuple[int, Band]]
     pending: tuple[JobRecord, ...]
@@ -120,6 +120,7 @@ def compute_band_state(
             )
         )
     return BandState(
+        cluster=site.cluster,
         agents=tuple(found),
         place_of=MappingProxyType(place_of),
         pending=jobs[0],

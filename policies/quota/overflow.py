@@ -17,10 +17,9 @@ import numpy as np
 
 from policies.quota.amounts import add_tres, describe_beyond, n_fitting
 from policies.quota.band_columns import BandColumns, compute_columns
-from policies.quota.band_state import BORROWED, BandState
 from policies.quota.eligible import delayed_victims, waits_for_room
 from policies.quota.free_room import GPU, FreeRoom
-from policies.quota.names import Band
+from policies.quota.names import BORROWED, Band
 from policies.quota.wishes import BANDS, Rule, Wishes
 from policies.records import JobId
 
@@ -29,6 +28,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from policies.quota.band_state import BandState
     from policies.site_policy import BandPolicy
     from policies.state import ClusterState
 

@@ -109,7 +109,7 @@ class CliSlurm:
 
     def set_job_qos(self, changes: Sequence[tuple[JobId, str]]) -> Sequence[UpdateOutcome]:
         """Outcome of each move; see :class:`~slurm_plugin.client.protocol.SlurmClient`."""
-        sane = [(job_id, f"QOS={name}") for job_id, name in changes if is_qos_name(name)]
+        sane = [(job_id, updates.move_assignment(name)) for job_id, name in changes if is_qos_name(name)]
         sent = iter(self._update(sane))
         return [next(sent) if is_qos_name(name) else _refused(job_id, _NO_QOS_NAME) for job_id, name in changes]
 

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from policies.records import AccountName, JobId, JobRecord, JobState, PartitionName
 from slurm_plugin import translate
-from slurm_plugin.client.gpu_requests import ResourceCells, SettledTres, settle_tres
+from slurm_plugin.client.gpu_requests import MAX_AMOUNT, ResourceCells, SettledTres, settle_tres
 from slurm_plugin.client.job_columns import CELL_PARSERS, JobRow
 
 if TYPE_CHECKING:
@@ -192,6 +192,8 @@ def _partitions(raw: str) -> tuple[PartitionName, ...]:
 
 def _settle(row: JobRow, state: JobState, problems: Counter[str]) -> SettledTres:
     settled = settle_tres(ResourceCells(state.is_pending, *row.tres_cells))
+    if settled.is_capped:
+        problems[f"job that asks for less than 0 or more than {MAX_AMOUNT} of something, counted as that much"] += 1
     if settled.is_estimate:
         problems["GPUs counted from the request: gres/gpu is not in AccountingStorageTRES"] += 1
     return settled

@@ -23,6 +23,12 @@ VERSION: Final = 1
 MAX_AGE_S: Final = 60.0
 """Older standings set no factor; the rebalancer adopts the job later."""
 
+_DAMAGE: Final = (
+    *(ValueError, KeyError, TypeError, AttributeError, ZeroDivisionError, OverflowError),
+    *(RecursionError, UnknownPolicyError),
+)
+"""What reading a file raises that holds anything at all."""
+
 MAX_JOURNAL: Final = 100_000
 
 
@@ -82,7 +88,7 @@ def parse_standings(raw: bytes) -> Standings:
             next_amounts={name: tuple(int(n) for n in entry["next"]) for name, entry in agents.items()},
             qos={name: str(entry["qos"]) for name, entry in agents.items() if "qos" in entry},
         )
-    except (ValueError, KeyError, TypeError, AttributeError, ZeroDivisionError, UnknownPolicyError) as err:
+    except _DAMAGE as err:
         raise StaleStateError(f"standings file is damaged: {err!r}") from err
     lengths = {len(standings.tres), len(standings.capacity), *map(len, standings.next_amounts.values())}
     if len(lengths) != 1:

@@ -14,11 +14,10 @@ from policies.plan import BandMemory, SetQos
 from policies.quota.amounts import add_tres, exceeded, n_fitting
 from policies.quota.band_plan import BandPlan, _starts, make_move
 from policies.quota.band_report import band_findings, band_standings
-from policies.quota.band_state import BORROWED, BandState
 from policies.quota.eligible import MAX_REQUEUE_DELAY_S, may_borrow
 from policies.quota.free_room import GPU, FreeRoom
 from policies.quota.memory import keep_memory
-from policies.quota.names import Band
+from policies.quota.names import BORROWED, Band
 from policies.quota.overflow import Overflow, Reservation, usage_by_band
 from policies.quota.steering import agent_uses, occupied_bands, steer_lists, steer_ranks
 from policies.quota.wishes import BANDS, NO_BAND, Wish
@@ -31,6 +30,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from policies.quota.band_state import BandState
     from policies.records import JobRecord, QosRecord, Tres
     from policies.site_policy import BandPolicy
     from policies.state import ClusterState
