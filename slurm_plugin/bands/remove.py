@@ -39,6 +39,8 @@ class Removal:
     ----------
     names : frozenset of str
         QOSes to remove.
+    closed : frozenset of str
+        Those of them that are emptied of waiting jobs, but not deleted.
     template_qos : str
         Where a job goes whose former QOS is not known and whose association has no default.
     recorded : callable
@@ -51,6 +53,7 @@ class Removal:
     template_qos: str
     recorded: Callable[[JobRecord], str]
     is_waiting: bool
+    closed: frozenset[str] = frozenset()
     sleep: Callable[[float], None] = time.sleep
 
 
@@ -98,7 +101,7 @@ def remove_bands(removal: Removal, client: SlurmClient, hands: Hands) -> Removal
 def retire(removal: Removal, client: SlurmClient, hands: Hands) -> RemovalReport:
     """Delete QOSes that no association allows any more, each as soon as no job has it."""
     accounting = read_accounting(hands.runner, hands.cluster)
-    present = {row.name for row in accounting.qos} & removal.names
+    present = {row.name for row in accounting.qos} & (removal.names - removal.closed)
     moved: list[tuple[JobId, str]] = []
     deleted: list[str] = []
     last_text = ""

@@ -1,7 +1,8 @@
 """What the helper accepts: the exact QOSes of this site's agents, and for each setting the exact form of its value.
 
 The helper has the rights to change every QOS of every cluster; these rules are all that stands between a broken or
-captured rebalancer and slurmdbd. The names come from the site file that root owns, never from the request.
+captured rebalancer and slurmdbd. The names of QOSes that change come from the site file that root owns, never from the
+request. A Preempt list may also name the loans of former agents: names of this cluster's borrowed bands.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, assert_never
 
 from policies.quota.layout import HIGHEST_BORROW_PRIORITY, LOWEST_BORROW_PRIORITY
-from policies.quota.names import Band, band_qos
+from policies.quota.names import Band, band_qos, loan_band, own_prefix
 from slurm_plugin.errors import FairGpuError
 from slurm_plugin.qos_helper.request import QosChange, Setting
 
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from policies.site_policy import SitePolicy
 
 MAX_TRES: Final = 64
+_NAME: Final = re.compile(r"[a-z0-9_.-]{1,128}")
 _NUMBER: Final = re.compile(r"0|[1-9][0-9]{0,4}")
 _LIMIT: Final = re.compile(r"(cpu|mem|node|gres/[a-z0-9_]{1,32}(?::[a-z0-9_.-]{1,32})?)=(?:0|[1-9][0-9]{0,14})")
 
@@ -34,6 +36,7 @@ class HelperRules:
     guaranteed: frozenset[str]
     borrow: frozenset[str]
     opportunistic: frozenset[str]
+    prefix: str = ""
 
     @classmethod
     def from_policy(cls, policy: SitePolicy) -> HelperRules:
@@ -44,7 +47,10 @@ class HelperRules:
             return frozenset(band_qos(policy.cluster, agent.name, band) for agent in agents)
 
         return cls(
-            guaranteed=names(Band.GUARANTEED), borrow=names(Band.BORROW), opportunistic=names(Band.OPPORTUNISTIC)
+            guaranteed=names(Band.GUARANTEED),
+            borrow=names(Band.BORROW),
+            opportunistic=names(Band.OPPORTUNISTIC),
+            prefix=own_prefix(policy.cluster),
         )
 
     def check(self, change: QosChange) -> None:
@@ -71,9 +77,19 @@ class HelperRules:
 
     def _check_preempt(self, change: QosChange) -> None:
         """Guaranteed may preempt borrowed and opportunistic, borrowed only opportunistic."""
-        lower = self.opportunistic if self.borrow.intersection(change.names) else self.borrow | self.opportunistic
+        is_borrow = bool(self.borrow.intersection(change.names))
+        lower = self.opportunistic if is_borrow else self.borrow | self.opportunistic
         if change.value:
-            _check_names(tuple(change.value.split(",")), lower, "lower QOS")
+            names = change.value.split(",")
+            former = frozenset(name for name in names if self._is_former_loan(name, is_borrow=is_borrow))
+            _check_names(tuple(names), lower | former, "lower QOS")
+
+    def _is_former_loan(self, name: str, *, is_borrow: bool) -> bool:
+        """Whether a former agent's loans may stand in the list of a guaranteed QOS, or of a borrow one."""
+        bands = (Band.OPPORTUNISTIC,) if is_borrow else (Band.BORROW, Band.OPPORTUNISTIC)
+        is_known = name in self.guaranteed | self.borrow | self.opportunistic
+        is_ours = bool(self.prefix) and name.startswith(self.prefix) and _NAME.fullmatch(name) is not None
+        return is_ours and not is_known and loan_band(name) in bands
 
 
 def _check_names(names: tuple[str, ...], allowed: frozenset[str], what: str) -> None:

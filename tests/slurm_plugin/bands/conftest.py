@@ -55,7 +55,7 @@ def desired_of(site: SitePolicy, fake: FakeSacctmgr, groups: dict[str, tuple[str
 
 
 def difference_of(site: SitePolicy, fake: FakeSacctmgr, state_dir: Path, *, is_steered: bool = False) -> Difference:
-    with open_journal(state_dir) as journal:
+    with open_journal(state_dir, cluster="shop") as journal:
         accounting = read_accounting(fake, "shop")
         return compute_difference(desired_of(site, fake), accounting, journal, is_steered=is_steered)
 
@@ -63,7 +63,7 @@ def difference_of(site: SitePolicy, fake: FakeSacctmgr, state_dir: Path, *, is_s
 def apply_once(site: SitePolicy, fake: FakeSacctmgr, state_dir: Path) -> list[str]:
     """What one ``fairgpu apply`` does; the lines that it says."""
     said: list[str] = []
-    with open_journal(state_dir) as journal:
+    with open_journal(state_dir, cluster="shop") as journal:
         accounting = read_accounting(fake, "shop")
         difference = compute_difference(desired_of(site, fake), accounting, journal)
         hands = Hands(runner=fake, journal=journal, cluster="shop", say=said.append)

@@ -109,7 +109,7 @@ def test_killed_at_any_step_it_resumes_to_the_same_end(
     fake.die_after = fake.die_before = None
     apply_once(policy(), fake, tmp_path)
     assert sorted(fake.image().splitlines()) == sorted(want.image().splitlines())
-    assert read_journal(tmp_path).former == read_journal(tmp_path / "want").former
+    assert read_journal(tmp_path, cluster="shop").former == read_journal(tmp_path / "want", cluster="shop").former
 
 
 def test_a_larger_quota_changes_only_the_limits(applied: FakeSacctmgr, tmp_path: Path) -> None:
@@ -151,7 +151,7 @@ def test_without_set_default_qos_no_default_is_touched(fake: FakeSacctmgr, tmp_p
 
 
 def test_the_journal_holds_what_was_there_before_us(applied: FakeSacctmgr, tmp_path: Path) -> None:
-    former = read_journal(tmp_path).former
+    former = read_journal(tmp_path, cluster="shop").former
     assert former[AssocKey("risk", "bob")].own_qos == ("long", "normal")
     assert former[AssocKey("risk", "bob")].own_default == "long"
     assert former[AssocKey("risk", "dora", "gpu")].own_default == "long"

@@ -47,7 +47,7 @@ def remove(fake: FakeSacctmgr, client: FakeSlurm, state_dir: Path, **how: Any) -
     said: list[str] = []
     settings: dict[str, Any] = {"recorded": lambda _job: "", "is_waiting": False, "sleep": lambda _s: None}
     removal = Removal(names=NAMES, template_qos="normal", **(settings | how))
-    with open_journal(state_dir) as journal:
+    with open_journal(state_dir, cluster="shop") as journal:
         hands = Hands(runner=fake, journal=journal, cluster="shop", say=said.append)
         return remove_bands(removal, client, hands), said
 
