@@ -57,6 +57,7 @@ def test_a_line_cut_short_by_a_crash_is_dropped_and_overwritten(tmp_path: Path) 
     [
         ("{", "line 1"),
         ("[]", "line 1"),
+        ("[" * 200_000, "line 1"),
         (json.dumps({"version": 1, "kind": "assoc"}), "line 1: 'account'"),
         (json.dumps({"version": 9, "kind": "qos", "name": "x"}), "unknown version or kind"),
     ],
@@ -102,3 +103,22 @@ def test_a_missing_state_directory_is_explained(tmp_path: Path) -> None:
 def test_a_journal_that_is_only_read_cannot_be_written(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="for reading only"):
         read_journal(tmp_path, cluster="shop").note_qos("fg_shop_a", at_s=1.0)
+
+
+def test_nobody_else_can_open_it_and_so_lock_it(tmp_path: Path) -> None:
+    write(tmp_path)
+    assert (tmp_path / FILE_NAME).stat().st_mode & 0o777 == 0o600
+    (tmp_path / FILE_NAME).chmod(0o644)
+    with open_journal(tmp_path, cluster="shop"):
+        assert (tmp_path / FILE_NAME).stat().st_mode & 0o777 == 0o600
+
+
+@pytest.mark.parametrize("name", ["normal", "fg_other_a", "fg_shopping_a"])
+def test_a_qos_that_is_none_of_ours_is_refused(tmp_path: Path, name: str) -> None:
+    line = json.dumps({"version": 1, "kind": "qos", "name": name})
+    (tmp_path / FILE_NAME).write_text(line + "\n")
+    with pytest.raises(ConfigError, match="is damaged") as caught:
+        read_journal(tmp_path, cluster="Shop")
+    assert caught.value.problems == (f"line 1: QOS {name!r} does not begin with fg_shop_",)
+    with pytest.raises(ConfigError, match="is damaged"), open_journal(tmp_path, cluster="shop"):
+        pass
