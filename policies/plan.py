@@ -101,7 +101,9 @@ class BandStanding:
         Its part of what others use above their nominal quota: split over all idle quotas in proportion. Over all agents
         the sum is the use above nominal, or the idle quota where that is less.
     n_moved_out : int
-        Pending jobs that wait in the borrow or opportunistic band after this cycle's moves.
+        Pending jobs that wait in the borrow or opportunistic band now, before this cycle's moves.
+    has_borrow : bool
+        Whether slurmctld shows its borrow QOS; without it ``borrow_cap`` means nothing.
     """
 
     nominal: Tres
@@ -114,6 +116,7 @@ class BandStanding:
     over: Tres
     lent: Tres
     n_moved_out: int
+    has_borrow: bool = True
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

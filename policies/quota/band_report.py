@@ -52,7 +52,7 @@ def band_standings(
     uses: Sequence[AgentUse],
 ) -> tuple[BandStanding | None, ...]:
     """Each agent's bands in numbers; ``None`` for an agent without bands."""
-    is_out = overflow.wishes.band > 0
+    is_out = overflow.columns.here > 0
     n_out = np.zeros(len(bands.agents), dtype=np.int64)
     np.add.at(n_out, state.pending.agent[is_out], state.pending.n_tasks[is_out])
     totals = _Totals(lent=_lent(bands, uses), n_moved_out=tuple(n_out.tolist()))
@@ -96,6 +96,7 @@ def _standing(agent: int, own: AgentBands, overflow: Overflow, *, use: AgentUse,
         over=as_tres(use.over),
         lent=as_tres(totals.lent[agent]),
         n_moved_out=totals.n_moved_out[agent],
+        has_borrow=own.borrow is not None,
     )
 
 

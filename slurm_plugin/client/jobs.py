@@ -1,8 +1,8 @@
 """Rows of ``squeue`` turned into job records.
 
 One ``squeue -O`` call gives every column without a width limit, so all of a job's values are from one
-moment. ``--array-unique`` keeps split array tasks apart (without it ``squeue`` folds pending ones into the
-meta record) and ``SLURM_BITSTR_LEN=0`` keeps long task lists whole.
+moment. Split array tasks are rows of their own (see ``array_rows``) and ``SLURM_BITSTR_LEN=0`` keeps long task
+lists whole.
 """
 
 from __future__ import annotations

@@ -84,13 +84,24 @@ def read_standings_age_s(run_dir: Path, now_s: float) -> float | None:
 
 
 def write_standings(run_dir: Path, content: bytes) -> None:
-    """Replace the standings file, readable by all; a reader sees the old or the new one, never a part."""
-    descriptor, temporary = tempfile.mkstemp(dir=run_dir, prefix=f".{FILE_NAME}.")
+    """Replace the standings file; see :func:`write_public`."""
+    write_public(run_dir / FILE_NAME, content)
+
+
+def write_public(path: Path, content: bytes) -> None:
+    """Replace a file, readable by all; a reader sees the old or the new one, never a part.
+
+    Raises
+    ------
+    OSError
+        It could not be written; the old one stays.
+    """
+    descriptor, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
     try:
         with os.fdopen(descriptor, "wb") as file:
             os.fchmod(file.fileno(), 0o644)
             file.write(content)
-        Path(temporary).replace(run_dir / FILE_NAME)
+        Path(temporary).replace(path)
     except BaseException:
         Path(temporary).unlink(missing_ok=True)
         raise

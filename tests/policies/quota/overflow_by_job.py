@@ -6,7 +6,7 @@ It shares the room on nodes, the arithmetic of limits and the report with the re
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Final, cast
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, cast
 
 import numpy as np
 
@@ -28,6 +28,8 @@ from policies.state import STARTABILITIES, STARTABLE_CODE
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
+
+    from numpy.typing import NDArray
 
     from policies.records import JobRecord, QosRecord, Tres
     from policies.site_policy import BandPolicy
@@ -55,10 +57,17 @@ class WishByRow(dict[int, Wish]):
         return np.array(found, dtype=np.bool_)
 
 
+class HereByJob(NamedTuple):
+    """Code of the band in which each pending job waits now."""
+
+    here: NDArray[np.int64]
+
+
 @dataclass(slots=True, kw_only=True, eq=False)
 class Outcome:
     """As ``Overflow``."""
 
+    columns: HereByJob
     wishes: WishByRow = field(default_factory=WishByRow)
     used: list[dict[Band, dict[str, int]]] = field(default_factory=list)
     claims: list[dict[str, int]] = field(default_factory=list)
@@ -107,7 +116,9 @@ class _Pass:
         self.is_reserved: set[int] = set()
         self._admitted: dict[tuple[int, Band, Tres, int], bool] = {}
         self._descriptions: dict[tuple[int, Tres], str] = {}
-        self.out = Outcome(used=usage_by_band(bands), claims=[{} for _ in bands.agents])
+        places = [bands.band_of(agent, job) for agent, job in zip(self.owner, bands.pending, strict=True)]
+        here = np.array([NO_BAND if band is None else BANDS.index(band) for band in places], dtype=np.int64)
+        self.out = Outcome(columns=HereByJob(here), used=usage_by_band(bands), claims=[{} for _ in bands.agents])
         self.used = [{band: dict(amounts) for band, amounts in own.items()} for own in self.out.used]
         self.room = FreeRoom(bands.nodes, [job for _, job in bands.running] + list(bands.foreign))
 

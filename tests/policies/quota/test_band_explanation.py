@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from policies.explanation import JobExplanation, explain_job
 from policies.plan import BandMemory
 from policies.quota.names import Band
-from policies.records import JobId
+from policies.records import JobId, JobState
 from tests.policies.quota.band_cases import QUOTAS, SITE, plan_of, running, victim, waiting
 from tests.strategies import NOW, make_job, make_observation, make_quota, make_running, make_site
 
@@ -92,6 +93,23 @@ def test_claimant_names_those_it_takes_from() -> None:
     ]
     assert bands([*jobs, waiting("10")], "10", qos).takes_back == ("4",)
     assert bands([*jobs, waiting("10", gpus=4)], "10").takes_back == ("4", "5", "6", "7")
+
+
+def test_jobs_that_are_ending_for_a_claim_are_not_predicted_again() -> None:
+    loans = [running(str(n), band="_opp") for n in range(1, 9)]
+    ending = [replace(job, state=JobState.COMPLETING) for job in loans[:2]]
+    one = bands([*ending, *loans[2:], waiting("10")], "10")
+    assert (one.takes_back, len(one.ending)) == ((), 2)
+    three = bands([*ending, *loans[2:], waiting("10", gpus=3)], "10")
+    assert (three.takes_back, three.ending) == (("3",), ("1", "2"))
+    assert bands([*loans, waiting("10")], "10").ending == ()
+
+
+def test_a_job_that_ends_without_being_on_loan_does_not_end_for_a_claim() -> None:
+    loans = [running(str(n), band="_opp") for n in range(1, 8)]
+    other = replace(running("8", "b"), state=JobState.COMPLETING)
+    found = bands([*loans, other, waiting("10")], "10")
+    assert found.ending == ()
 
 
 def test_claimant_knows_how_many_claims_come_before() -> None:
