@@ -210,6 +210,7 @@ def _print_removal(report: RemovalReport) -> None:
         print_line(f"job {job_id} could not be moved: {text}")
     for name, jobs in report.left:
         shown = ", ".join(jobs[:_SHOWN_JOBS]) + (", ..." if len(jobs) > _SHOWN_JOBS else "")
-        print_line(f"qos {name} remains: {len(jobs)} jobs still have it ({shown})")
+        why = f"{len(jobs)} jobs still have it ({shown})" if jobs else "the Preempt list of one that is in use names it"
+        print_line(f"qos {name} remains: {why}")
     if report.left:
         print_line("Run the same command again when they have ended.")
