@@ -104,7 +104,8 @@ def print_plan(plan: BandPlan) -> None:
 
 
 def _summary(plan: BandPlan) -> str:
-    n_lines = sum(len(describe(change)) for change in plan.difference.changes) + len(plan.difference.retired)
+    found = plan.difference
+    n_lines = sum(len(describe(change)) for change in found.changes) + len(found.to_delete) + len(found.to_empty)
     return f"{n_lines} changes, {len(plan.precheck.warnings)} warnings, {len(plan.precheck.blockers)} forbidden."
 
 

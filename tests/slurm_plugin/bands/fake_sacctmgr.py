@@ -135,7 +135,7 @@ class FakeSacctmgr:
             fields[word] = "" if value == "-1" else value
 
     def _require_lists_without(self, names: set[str]) -> None:
-        """Seen on 22.05.8: a borrow list that slurmdbd itself takes a name out of, or is emptied, is wrong in memory."""
+        """Seen on 22.05.8: a borrow list that slurmdbd itself takes a name out of is wrong in memory."""
         for name, fields in self.qos.items():
             if name.endswith("_borrow") and name not in names:
                 assert names.isdisjoint(fields.get("preempt", "").split(",")), f"{name} still names one of {names}"

@@ -273,6 +273,7 @@ def test_what_only_running_jobs_keep_is_shown_and_is_no_difference(world: World)
     result = world.do(plan_command, "--exit-code")
     assert result.exit_code == 0
     assert "qos fg_shop_rec_borrow  retired, 1 jobs still have it" in result.stdout
+    assert "1 changes" not in result.stdout
     assert "No difference" in result.stdout
     assert "No difference" in world.do(apply_command, "--yes").stdout
     shown = json.loads(world.do(plan_command, "--json").stdout)
