@@ -2,8 +2,8 @@
 
 Slurm deletes a QOS that is in use without a word, and its pending jobs then wait for ever. So a QOS goes only when no
 job has it. Preempt lists lose its name first: slurmdbd 22.05 that takes a deleted QOS out of a borrow QOS's list itself
-keeps a wrong one in memory, and then refuses every list that names this QOS. A pending job whose association no longer allows its QOS waits (``InvalidQOS``) until it is moved,
-which happens right after; a running one goes on.
+keeps a wrong one in memory, and then refuses every list that names this QOS. A pending job whose association no longer
+allows its QOS waits (``InvalidQOS``) until it is moved, which happens right after; a running one goes on.
 """
 
 from __future__ import annotations
