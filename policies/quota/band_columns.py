@@ -11,6 +11,7 @@ import numpy as np
 from policies.census import exact_array
 from policies.interning import Interned
 from policies.quota.eligible import may_borrow
+from policies.quota.names import Band
 from policies.quota.wishes import BANDS, NO_BAND
 from policies.records import JobId, JobRecord
 from policies.state import ExactArray
@@ -21,7 +22,6 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from policies.quota.band_state import AgentBands, BandState
-    from policies.quota.names import Band
     from policies.records import QosRecord, Tres
     from policies.state import ClusterState
 
@@ -115,13 +115,17 @@ class BandColumns:
         return exact_array(rows).reshape(len(used), len(self.axes))
 
 
-def compute_columns(state: ClusterState, bands: BandState, barred: frozenset[JobId]) -> BandColumns:
+def compute_columns(
+    state: ClusterState, bands: BandState, barred: frozenset[JobId], *, has_opportunistic: bool
+) -> BandColumns:
     """Columns of the pending jobs.
 
     Parameters
     ----------
     barred : frozenset of JobId
         Jobs that were taken back too often.
+    has_opportunistic : bool
+        Off: the opportunistic QOSes, which outlive the switch, admit nobody.
     """
     agent, jobs = state.pending.agent, bands.pending
     shape = state.pending.shape
@@ -137,6 +141,7 @@ def compute_columns(state: ClusterState, bands: BandState, barred: frozenset[Job
     could_use = _admitted(bands, axes, agent, sized[shape])
     could_use[~is_movable] = False
     could_use[~has_band[agent]] = False
+    could_use[:, BANDS.index(Band.OPPORTUNISTIC)] &= has_opportunistic
     may_use = could_use & _is_free(state, barred)[:, None]
     return BandColumns(
         axes=axes,

@@ -8,7 +8,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from policies.plan import Finding
-from policies.quota.names import PREFIX, Band, band_qos
+from policies.quota.names import Band, band_qos, own_prefix
 from policies.records import JobRecord, JobState, NodeRecord, QosRecord
 from policies.site_policy import QuotaKind
 
@@ -138,7 +138,7 @@ def is_managed_qos(site: SitePolicy, qos: str) -> bool:
     """
     if site.bands is None:
         return True
-    prefix = f"{PREFIX}{site.cluster}_".lower()
+    prefix = own_prefix(site.cluster)
     return all(name in ("", *site.bands.managed_qos) or name.startswith(prefix) for name in qos.split(","))
 
 

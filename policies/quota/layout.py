@@ -7,12 +7,13 @@ borrow rank.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
-from policies.quota.names import Band
+from policies.quota.names import Band, band_qos, loan_band
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Collection, Iterable
 
     from policies.quota.nominal import AgentQuota
     from policies.records import AgentName
@@ -30,13 +31,31 @@ HIGHEST_BORROW_PRIORITY: Final = LOWEST_BORROW_PRIORITY + N_BORROW_RANKS - 1
 """Of agents at or below nominal; also what ``apply`` writes into a new borrow QOS."""
 
 
-def full_preempt_list(quotas: Iterable[AgentQuota], agent: AgentName, band: Band) -> tuple[str, ...]:
+def keep_opportunistic(quotas: Iterable[AgentQuota], cluster: str, present: Collection[str]) -> tuple[AgentQuota, ...]:
+    """Quotas with the opportunistic QOSes that exist, although the site file has switched the band off.
+
+    Once a borrow QOS's Preempt list was emptied, slurmdbd 22.05 refuses every list that names this QOS. So what the
+    borrow lists name stays until all bands are removed; no association may use it.
+    """
+    kept = []
+    for quota in quotas:
+        name = band_qos(cluster, quota.agent, Band.OPPORTUNISTIC)
+        is_kept = quota.guaranteed_qos is not None and name in present
+        kept.append(replace(quota, opportunistic_qos=name) if is_kept else quota)
+    return tuple(kept)
+
+
+def full_preempt_list(
+    quotas: Iterable[AgentQuota], agent: AgentName, band: Band, *, retired: Iterable[str] = ()
+) -> tuple[str, ...]:
     """Which QOSes the jobs of an agent's band may preempt when nobody steers: what ``apply`` writes.
 
     Parameters
     ----------
     quotas : iterable of AgentQuota
         Of all agents.
+    retired : iterable of str
+        QOSes of former agents that still exist: the jobs in their borrowed bands stay loans.
 
     Returns
     -------
@@ -46,8 +65,11 @@ def full_preempt_list(quotas: Iterable[AgentQuota], agent: AgentName, band: Band
         Opportunistic: nothing.
     """
     chosen = tuple(quotas)
+    former = tuple(retired)
     opportunistic = [quota.opportunistic_qos for quota in chosen]
+    opportunistic += [name for name in former if loan_band(name) is Band.OPPORTUNISTIC]
     borrow = [quota.borrow_qos for quota in chosen]
+    borrow += [name for name in former if loan_band(name) is Band.BORROW]
     has_bands = any(quota.agent == agent and quota.guaranteed_qos for quota in chosen)
     names = {Band.GUARANTEED: [*borrow, *opportunistic], Band.BORROW: opportunistic, Band.OPPORTUNISTIC: []}[band]
     return tuple(sorted(name for name in names if name)) if has_bands else ()

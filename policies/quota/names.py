@@ -30,6 +30,28 @@ _AGENT: Final = re.compile(r"[a-z][a-z0-9_-]{0,39}", re.ASCII)
 _SUFFIX: Final = {Band.GUARANTEED: "", Band.BORROW: "_borrow", Band.OPPORTUNISTIC: "_opp"}
 
 
+def own_prefix(cluster: str) -> str:
+    """What every QOS of ours on this cluster begins with.
+
+    Examples
+    --------
+    >>> own_prefix("Prod")
+    'fg_prod_'
+    """
+    return f"{PREFIX}{cluster}_".lower()
+
+
+def loan_band(name: str) -> Band | None:
+    """Which borrowed band a QOS of ours is by its name; ``None`` for a guaranteed one.
+
+    Examples
+    --------
+    >>> loan_band("fg_prod_risk_opp"), loan_band("fg_prod_risk")
+    (<Band.OPPORTUNISTIC: 'opportunistic'>, None)
+    """
+    return next((band for band, suffix in _SUFFIX.items() if suffix and name.endswith(suffix)), None)
+
+
 def band_qos(cluster: str, agent: AgentName, band: Band) -> str:
     """Name of the QOS, lower case as sacctmgr stores it.
 
@@ -38,7 +60,7 @@ def band_qos(cluster: str, agent: AgentName, band: Band) -> str:
     >>> band_qos("Prod", "risk", Band.BORROW)
     'fg_prod_risk_borrow'
     """
-    return f"{PREFIX}{cluster}_{agent}{_SUFFIX[band]}".lower()
+    return f"{own_prefix(cluster)}{agent}{_SUFFIX[band]}".lower()
 
 
 def may_be_preempted_by(cluster: str, band: Band, name: str) -> bool:

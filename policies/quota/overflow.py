@@ -113,7 +113,7 @@ class _Pass:
 
     def __init__(self, state: ClusterState, bands: BandState, policy: BandPolicy, barred: frozenset[JobId]) -> None:
         self.state, self.bands, self.policy = state, bands, policy
-        self.columns = columns = compute_columns(state, bands, barred)
+        self.columns = columns = compute_columns(state, bands, barred, has_opportunistic=policy.opportunistic)
         self.is_open = waits_for_room(state, bands)
         self.is_victim = delayed_victims(state, bands)
         self.agent = state.pending.agent

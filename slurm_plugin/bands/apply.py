@@ -7,12 +7,13 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
+from policies.quota.names import Band, loan_band, own_prefix
 from slurm_plugin.bands.accounting import TIMEOUT_S
-from slurm_plugin.bands.changes import ChangeAssoc, DeleteQos, command_for, describe, merge_equal
+from slurm_plugin.bands.changes import ChangeAssoc, DeleteQos, ModifyQos, command_for, describe, merge_equal
 from slurm_plugin.bands.diff import former_values
 from slurm_plugin.bands.journal import BandJournal
 from slurm_plugin.client.command import Command, Runner, check
-from slurm_plugin.errors import SlurmRejected
+from slurm_plugin.errors import SlurmError, SlurmRejected
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -23,6 +24,12 @@ if TYPE_CHECKING:
 
 _DONE: Final = ("Modified", "Adding", "Deleting")
 """What sacctmgr says when it did something."""
+
+_LOOP: Final = "preemption loop detected"
+_WAY_OUT: Final = (
+    "slurmdbd keeps a wrong Preempt list in memory (22.05 does so once a list was emptied). "
+    "Restart slurmdbd, then run 'fairgpu apply' again: what was done so far stays"
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,6 +62,11 @@ def apply_changes(changes: Sequence[Change], accounting: Accounting, hands: Hand
     ------
     SlurmError
         A command was refused; what was done so far stays.
+
+    Notes
+    -----
+    Where slurmdbd reports a loop of Preempt lists, the borrow QOSes' lists are written anew, which mends what it has in
+    memory, and the command is tried once more.
     """
     rows = {row.key: row for row in accounting.associations}
     ours = frozenset(hands.journal.created | {name for change in changes for name in _names_in(change)})
@@ -67,7 +79,32 @@ def apply_changes(changes: Sequence[Change], accounting: Accounting, hands: Hand
                 hands.journal.note_qos(name, at_s=time.time())
         for line in describe(change):
             hands.say(line)
-        _run(hands.runner, command_for(change, hands.cluster))
+        try:
+            _run(hands.runner, command_for(change, hands.cluster))
+        except SlurmError as err:
+            if _LOOP not in str(err).lower():
+                raise
+            _mend(change, _borrow_lists(changes, accounting), hands)
+
+
+def _borrow_lists(changes: Sequence[Change], accounting: Accounting) -> tuple[Change, ...]:
+    """Changes that write the borrow QOSes' lists as they are to be, changed or not; an empty list mends nothing."""
+    prefix = own_prefix(accounting.cluster)
+    lists = {row.name: row.fields["preempt"] for row in accounting.qos if row.name.startswith(prefix)}
+    for change in changes:
+        if isinstance(change, ModifyQos) and "preempt" in change.fields:
+            lists[change.name] = change.fields["preempt"][1]
+    borrow = [(names, name) for name, names in lists.items() if names and loan_band(name) is Band.BORROW]
+    return merge_equal([ModifyQos(name=name, fields={"preempt": ("", names)}) for names, name in sorted(borrow)])
+
+
+def _mend(change: Change, lists: Sequence[Change], hands: Hands) -> None:
+    hands.say("slurmdbd reports a loop of Preempt lists: the borrow QOSes' lists are written anew")
+    try:
+        for one in (*lists, change):
+            _run(hands.runner, command_for(one, hands.cluster))
+    except SlurmError as err:
+        raise SlurmRejected(f"{err} {_WAY_OUT}") from err
 
 
 def _run(runner: Runner, argv: tuple[str, ...]) -> None:

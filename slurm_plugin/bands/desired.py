@@ -6,8 +6,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from policies.quota.layout import HIGHEST_BORROW_PRIORITY, OPPORTUNISTIC_PRIORITY, full_preempt_list
-from policies.quota.names import Band
+from policies.quota.layout import (
+    HIGHEST_BORROW_PRIORITY,
+    OPPORTUNISTIC_PRIORITY,
+    full_preempt_list,
+    keep_opportunistic,
+)
+from policies.quota.names import Band, loan_band, own_prefix
 from policies.records import AccountName, AgentName
 from policies.site_policy import TagSource
 from slurm_plugin.bands.accounting import Accounting, AssocKey, canonical, tres_text
@@ -15,6 +20,8 @@ from slurm_plugin.bands.priorities import guaranteed_priority
 from slurm_plugin.client.qos import parse_limits
 
 if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable
+
     from policies.quota.nominal import AgentQuota
     from policies.records import Tres
     from policies.site_policy import BandPolicy, SitePolicy
@@ -76,10 +83,17 @@ class AssocGoal:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Desired:
-    """The goal: our QOSes by name, and the associations of the agents' accounts."""
+    """The goal: our QOSes by name, and the associations of the agents' accounts.
+
+    Attributes
+    ----------
+    closed : frozenset of str
+        Opportunistic QOSes that stay although the band is off: nobody may use them, borrow lists name them.
+    """
 
     qos: tuple[QosSpec, ...]
     associations: tuple[AssocGoal, ...]
+    closed: frozenset[str] = frozenset()
 
 
 def compute_desired(
@@ -87,6 +101,8 @@ def compute_desired(
     quotas: tuple[AgentQuota, ...],
     accounting: Accounting,
     groups_by_user: Mapping[str, tuple[str, ...]],
+    *,
+    created: Collection[str] = (),
 ) -> Desired:
     """Return what slurmdbd should hold.
 
@@ -94,6 +110,8 @@ def compute_desired(
     ----------
     groups_by_user : mapping
         Unix groups of the users who have associations; tells who may write whose tag.
+    created : collection of str
+        QOSes that the journal knows: those of former agents that still exist stay in the Preempt lists.
 
     Notes
     -----
@@ -102,13 +120,15 @@ def compute_desired(
     """
     if policy.bands is None:
         return Desired(qos=(), associations=())
-    template = accounting.find_qos(policy.bands.template_qos)
-    specs = tuple(
-        spec for quota in quotas for spec in _agent_specs(quota, quotas, policy.bands, (accounting, template))
-    )
+    present = {row.name for row in accounting.qos}
+    kept = keep_opportunistic(quotas, policy.cluster, present)
+    current = frozenset(name for quota in kept for name in band_names(quota))
+    retired = tuple(sorted(present.intersection(created) - current))
+    specs = tuple(spec for quota in kept for spec in _agent_specs(quota, (kept, retired), policy.bands, accounting))
     return Desired(
         qos=tuple(sorted(specs, key=lambda spec: spec.name)),
         associations=_goals(policy, quotas, accounting, groups_by_user),
+        closed=frozenset() if policy.bands.opportunistic else _opportunistic(kept, retired),
     )
 
 
@@ -118,25 +138,30 @@ def band_names(quota: AgentQuota) -> tuple[str, ...]:
     return tuple(name for name in names if name is not None)
 
 
-def site_maximum(accounting: Accounting, ours: frozenset[str]) -> int:
-    """Return the highest priority among QOSes that are not ours."""
-    return max((row.priority for row in accounting.qos if row.name not in ours), default=0)
+def site_maximum(rows: Iterable[QosRow], cluster: str) -> int:
+    """Return the highest priority among QOSes that are not ours, former agents' included."""
+    prefix = own_prefix(cluster)
+    return max((row.priority for row in rows if not row.name.startswith(prefix)), default=0)
+
+
+def _opportunistic(quotas: Iterable[AgentQuota], retired: Iterable[str]) -> frozenset[str]:
+    own = frozenset(quota.opportunistic_qos for quota in quotas if quota.opportunistic_qos is not None)
+    return own.union(name for name in retired if loan_band(name) is Band.OPPORTUNISTIC)
 
 
 def _agent_specs(
     quota: AgentQuota,
-    quotas: tuple[AgentQuota, ...],
+    listed: tuple[tuple[AgentQuota, ...], tuple[str, ...]],
     bands: BandPolicy,
-    database: tuple[Accounting, QosRow | None],
+    accounting: Accounting,
 ) -> list[QosSpec]:
-    accounting, template = database
-    ours = frozenset(name for one in quotas for name in band_names(one))
-    base = _template_fields(template)
+    quotas, retired = listed
+    base = _template_fields(accounting.find_qos(bands.template_qos))
     by_band = {
         Band.GUARANTEED: (
             quota.guaranteed_qos,
             {
-                "priority": str(guaranteed_priority(site_maximum(accounting, ours))),
+                "priority": str(guaranteed_priority(site_maximum(accounting.qos, accounting.cluster))),
                 "preemptmode": "cluster",
                 "gracetime": "0",
                 "grptres": tres_text(quota.nominal or ()),
@@ -167,7 +192,11 @@ def _agent_specs(
             name=name,
             agent=quota.agent,
             band=band,
-            fields={**base, **fields, "preempt": ",".join(full_preempt_list(quotas, quota.agent, band))},
+            fields={
+                **base,
+                **fields,
+                "preempt": ",".join(full_preempt_list(quotas, quota.agent, band, retired=retired)),
+            },
         )
         for band, (name, fields) in by_band.items()
         if name is not None

@@ -1,12 +1,15 @@
 """What must change in slurmdbd, exactly: present state against the goal, in an order that is safe to be cut anywhere.
 
-First the QOSes (nobody may use them yet), then their Preempt lists, then who may use them, then what associations no
+First the QOSes (nobody may use them yet), then their Preempt lists (borrow ones first: slurmdbd 22.05 may have a wrong
+one in memory and then refuses those that name its QOS), then who may use them, then what associations no
 longer get. Priorities of borrow QOSes and Preempt lists move while the rebalancer runs; it writes them, not ``apply``.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from policies.quota.layout import HIGHEST_BORROW_PRIORITY, LOWEST_BORROW_PRIORITY
@@ -15,8 +18,7 @@ from slurm_plugin.bands.changes import Change, ChangeAssoc, CreateQos, ModifyQos
 from slurm_plugin.bands.journal import FormerAssoc
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
+    from policies.records import JobRecord
     from slurm_plugin.bands.accounting import Accounting, AssocRow, QosRow
     from slurm_plugin.bands.desired import AssocGoal, Desired, QosSpec
     from slurm_plugin.bands.journal import BandJournal
@@ -32,19 +34,42 @@ class Difference:
         In order.
     retired : tuple of str
         QOSes of ours that no agent has any more: deleted once unused.
+    closed : tuple of str
+        QOSes that stay, although nobody may use them: jobs that wait in them are moved.
+    running, waiting : mapping of str to int
+        Jobs that hold resources in those QOSes, and jobs that wait in them.
     """
 
     changes: tuple[Change, ...]
     retired: tuple[str, ...] = ()
+    closed: tuple[str, ...] = ()
+    running: Mapping[str, int] = field(default_factory=dict)
+    waiting: Mapping[str, int] = field(default_factory=dict)
+
+    @property
+    def to_delete(self) -> tuple[str, ...]:
+        """Retired QOSes that ``apply`` can empty and delete: those that only run jobs stay until these have ended."""
+        return tuple(name for name in self.retired if not self.running.get(name))
+
+    @property
+    def to_empty(self) -> tuple[str, ...]:
+        """QOSes that remain, but whose waiting jobs ``apply`` moves elsewhere."""
+        remaining = (*self.closed, *(name for name in self.retired if self.running.get(name)))
+        return tuple(name for name in remaining if self.waiting.get(name))
 
     @property
     def is_empty(self) -> bool:
-        """Whether slurmdbd is as the site file wants it."""
-        return not self.changes and not self.retired
+        """Whether slurmdbd is as the site file wants it, but for what running jobs keep."""
+        return not (self.changes or self.to_delete or self.to_empty)
 
 
 def compute_difference(
-    desired: Desired, accounting: Accounting, journal: BandJournal, *, is_steered: bool = False
+    desired: Desired,
+    accounting: Accounting,
+    journal: BandJournal,
+    *,
+    jobs: Iterable[JobRecord] = (),
+    is_steered: bool = False,
 ) -> Difference:
     """Return the difference.
 
@@ -52,20 +77,30 @@ def compute_difference(
     ----------
     desired : Desired
         Empty to remove everything of ours.
+    jobs : iterable of JobRecord
+        All jobs of the cluster.
     is_steered : bool
         A rebalancer runs: ranks within their range and shortened Preempt lists are its doing, no difference.
     """
     present = {row.name: row for row in accounting.qos}
     wanted = {spec.name for spec in desired.qos}
     ours = frozenset(wanted | journal.created)
+    seen = tuple(jobs)
     return Difference(
         changes=(
             *_created(desired.qos, present),
             *_modified(desired.qos, present, is_steered=is_steered),
             *_associations(desired, accounting, journal, ours),
         ),
-        retired=tuple(sorted(name for name in journal.created - wanted if name in present)),
+        retired=tuple(sorted(name for name in journal.created - wanted - desired.closed if name in present)),
+        closed=tuple(sorted(desired.closed)),
+        running=_count(job for job in seen if not job.state.is_pending),
+        waiting=_count(job for job in seen if job.state.is_pending),
     )
+
+
+def _count(jobs: Iterable[JobRecord]) -> Counter[str]:
+    return Counter(name for job in jobs for name in job.qos.split(","))
 
 
 def former_values(row: AssocRow, ours: frozenset[str]) -> FormerAssoc:
@@ -89,33 +124,38 @@ def _created(specs: tuple[QosSpec, ...], present: Mapping[str, QosRow]) -> list[
 def _modified(specs: tuple[QosSpec, ...], present: Mapping[str, QosRow], *, is_steered: bool) -> list[Change]:
     others: list[Change] = []
     preempt: list[ModifyQos] = []
+    steered = frozenset(spec.name for spec in specs) if is_steered else None
+    is_borrow = {spec.name: spec.band is Band.BORROW for spec in specs}
     for spec in specs:
         row = present.get(spec.name)
-        fields = {"preempt": ("", spec.fields["preempt"])} if row is None else _field_changes(spec, row, is_steered)
+        fields = {"preempt": ("", spec.fields["preempt"])} if row is None else _field_changes(spec, row, steered)
         if row is None and not spec.fields["preempt"]:
             fields = {}
         if "preempt" in fields:
             preempt.append(ModifyQos(name=spec.name, fields={"preempt": fields.pop("preempt")}))
         if fields:
             others.append(ModifyQos(name=spec.name, fields=fields))
-    return [*others, *sorted(preempt, key=lambda change: (change.fields["preempt"][1], change.name))]
+    preempt.sort(key=lambda change: (not is_borrow[change.name], change.fields["preempt"][1], change.name))
+    return [*others, *preempt]
 
 
-def _field_changes(spec: QosSpec, row: QosRow, is_steered: bool) -> dict[str, tuple[str, str]]:  # noqa: FBT001 - private
+def _field_changes(spec: QosSpec, row: QosRow, steered: frozenset[str] | None) -> dict[str, tuple[str, str]]:
     return {
         word: (row.fields[word], wanted)
         for word, wanted in sorted(spec.fields.items())
         if word in row.fields
         and row.fields[word] != wanted
-        and not (is_steered and _is_rebalancers(spec, word, row.fields[word]))
+        and not (steered is not None and _is_rebalancers(spec, word, row.fields[word], steered))
     }
 
 
-def _is_rebalancers(spec: QosSpec, word: str, found: str) -> bool:
+def _is_rebalancers(spec: QosSpec, word: str, found: str, steered: frozenset[str]) -> bool:
+    """Whether a difference is the rebalancer's doing; in lists it moves the bands of the agents alone."""
     if word == "priority" and spec.band is Band.BORROW:
         return LOWEST_BORROW_PRIORITY <= int(found or 0) <= HIGHEST_BORROW_PRIORITY
     if word == "preempt" and spec.band is not Band.OPPORTUNISTIC:
-        return set(filter(None, found.split(","))) <= set(spec.fields["preempt"].split(","))
+        wanted = set(spec.fields["preempt"].split(","))
+        return wanted - steered <= set(filter(None, found.split(","))) <= wanted
     return False
 
 

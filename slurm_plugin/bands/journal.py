@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, Final
 
+from policies.quota.names import own_prefix
 from slurm_plugin.bands.accounting import AssocKey
 from slurm_plugin.errors import AlreadyRunningError, ConfigError, FairGpuError
 
@@ -24,6 +25,8 @@ if TYPE_CHECKING:
 
 FILE_NAME: Final = "bands.jsonl"
 _VERSION: Final = 1
+_MODE: Final = 0o600
+"""Whoever can open it can lock it, and would keep every apply away."""
 
 
 class JournalError(FairGpuError):
@@ -92,13 +95,13 @@ class BandJournal:
         _append_whole(self._file.fileno(), text.encode() + b"\n", self.path)
 
 
-def read_journal(state_dir: Path) -> BandJournal:
+def read_journal(state_dir: Path, *, cluster: str) -> BandJournal:
     """Return what the journal holds, without opening it for writing; empty if there is none.
 
     Raises
     ------
     ConfigError
-        It cannot be read, is damaged, or belongs to somebody else.
+        It cannot be read, is damaged, names a QOS that is none of ours on this cluster, or belongs to somebody else.
     """
     path = state_dir / FILE_NAME
     journal = BandJournal(path=path)
@@ -107,14 +110,14 @@ def read_journal(state_dir: Path) -> BandJournal:
     except FileNotFoundError:
         return journal
     except OSError as err:
-        raise ConfigError(f"cannot read {path}: {err.strerror}") from err
+        raise ConfigError(f"cannot read {path}: {err.strerror}; run as the user who applied, or as root") from err
     with open(descriptor, "rb") as file:  # noqa: PTH123 - opened above without following a link
-        _load(journal, file)
+        _load(journal, file, own_prefix(cluster))
     return journal
 
 
 @contextmanager
-def open_journal(state_dir: Path) -> Iterator[BandJournal]:
+def open_journal(state_dir: Path, *, cluster: str) -> Iterator[BandJournal]:
     """Open the journal for the ``with`` block; nobody else can meanwhile.
 
     Raises
@@ -127,7 +130,7 @@ def open_journal(state_dir: Path) -> Iterator[BandJournal]:
     path = state_dir / FILE_NAME
     flags = os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC
     try:
-        descriptor = os.open(path, flags, 0o644)
+        descriptor = os.open(path, flags, _MODE)
     except OSError as err:
         raise ConfigError(
             f"cannot write {path}: {err.strerror}; run as root, which may write there. A missing state directory: "
@@ -136,7 +139,8 @@ def open_journal(state_dir: Path) -> Iterator[BandJournal]:
     with open(descriptor, "r+b", buffering=0) as raw:  # noqa: PTH123 - as above
         _lock(raw, path)
         journal = BandJournal(path=path, _file=raw)
-        _load(journal, raw)
+        _load(journal, raw, own_prefix(cluster))
+        os.fchmod(raw.fileno(), _MODE)
         _sync_directory(state_dir)
         yield journal
 
@@ -160,7 +164,7 @@ def _lock(file: IO[bytes], path: Path) -> None:
         raise AlreadyRunningError(f"another 'fairgpu apply' runs and holds {path}") from err
 
 
-def _load(journal: BandJournal, file: IO[bytes]) -> None:
+def _load(journal: BandJournal, file: IO[bytes], prefix: str) -> None:
     found = os.fstat(file.fileno())
     if not stat.S_ISREG(found.st_mode) or found.st_uid not in {0, os.geteuid()} or found.st_mode & 0o022:
         raise ConfigError(
@@ -171,6 +175,8 @@ def _load(journal: BandJournal, file: IO[bytes]) -> None:
     torn = lines.pop()
     for number, line in enumerate(lines, start=1):
         _take(journal, line, number)
+        if foreign := [name for name in journal.created if not name.startswith(prefix)]:
+            raise _damaged(journal, number, f"QOS {foreign[0]!r:.140} does not begin with {prefix}")
     if torn and file.writable():
         # Cut short by a crash: its change was not made yet.
         os.ftruncate(file.fileno(), found.st_size - len(torn))
@@ -188,7 +194,7 @@ def _take(journal: BandJournal, line: bytes, number: int) -> None:
             journal.former.setdefault(key, former)
         else:
             raise _damaged(journal, number, f"unknown version or kind {what}")
-    except (ValueError, KeyError, TypeError) as err:
+    except (ValueError, KeyError, TypeError, RecursionError) as err:
         raise _damaged(journal, number, str(err)) from err
 
 

@@ -65,7 +65,7 @@ def make_band_plan(site: SiteFile, client: SlurmClient, runner: Runner, journal:
     quotas = compute_nominals(policy, nodes_in_service(seen.nodes, seen.at_s))
     users = {row.key.user for row in accounting.associations if row.key.user}
     groups = resolve_groups(users) if any(agent.groups for agent in policy.agents) else {}
-    desired = compute_desired(policy, quotas, accounting, groups)
+    desired = compute_desired(policy, quotas, accounting, groups, created=journal.created)
     around = Surroundings(config=config, partitions=_partitions(runner), observation=seen)
     return BandPlan(
         quotas=quotas,
@@ -73,7 +73,7 @@ def make_band_plan(site: SiteFile, client: SlurmClient, runner: Runner, journal:
         accounting=accounting,
         observation=seen,
         difference=compute_difference(
-            desired, accounting, journal, is_steered=lease_holder(site.paths.state_dir) is not None
+            desired, accounting, journal, jobs=seen.jobs, is_steered=lease_holder(site.paths.state_dir) is not None
         ),
         precheck=run_precheck(policy, quotas, accounting, around),
     )

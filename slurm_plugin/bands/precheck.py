@@ -58,13 +58,13 @@ def run_precheck(
             *setting_complaints(around.config),
             *_untracked(quotas, around.config),
             *_template(policy, accounting),
-            *_band_order(policy, accounting, around.config, ours),
+            *_band_order(policy, accounting, around.config),
             *excess_complaints(policy, around.observation),
             *blocking,
         ),
         warnings=(
             *_exempt_time(around.config),
-            *_raised(accounting, ours),
+            *_raised(accounting),
             *_group_limits(policy, accounting),
             *_sub_accounts(policy, accounting),
             *_unknown_accounts(policy, accounting),
@@ -152,10 +152,8 @@ def _template(policy: SitePolicy, accounting: Accounting) -> Iterator[Complaint]
         )
 
 
-def _band_order(
-    policy: SitePolicy, accounting: Accounting, config: Mapping[str, str], ours: frozenset[str]
-) -> Iterator[Complaint]:
-    order = compute_band_order(policy, site_maximum(accounting, ours), config)
+def _band_order(policy: SitePolicy, accounting: Accounting, config: Mapping[str, str]) -> Iterator[Complaint]:
+    order = compute_band_order(policy, site_maximum(accounting.qos, accounting.cluster), config)
     if not order.holds:
         yield Complaint(
             what=f"band order: {order.text}",
@@ -171,8 +169,8 @@ def band_order_fix(order: BandOrder, scale: int) -> str:
     return f"{fix}, or site file: site_factor: {{scale: {room}}}" if room >= 100 else fix
 
 
-def _raised(accounting: Accounting, ours: frozenset[str]) -> Iterator[Complaint]:
-    highest = site_maximum(accounting, ours)
+def _raised(accounting: Accounting) -> Iterator[Complaint]:
+    highest = site_maximum(accounting.qos, accounting.cluster)
     chosen = guaranteed_priority(highest)
     if chosen > highest > 0:
         yield Complaint(

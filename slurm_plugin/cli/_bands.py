@@ -66,6 +66,8 @@ def as_record(plan: BandPlan) -> dict[str, Any]:
         "diff": [line for change in plan.difference.changes for line in describe(change)],
         "changes": [{"kind": type(change).__name__, **_fields(change)} for change in plan.difference.changes],
         "retired": plan.difference.retired,
+        "retired_jobs": {name: plan.difference.running.get(name, 0) for name in plan.difference.retired},
+        "emptied": plan.difference.to_empty,
         "blockers": plan.precheck.blockers,
         "warnings": plan.precheck.warnings,
     }
@@ -85,8 +87,13 @@ def print_plan(plan: BandPlan) -> None:
     for change in plan.difference.changes:
         for line in describe(change):
             print_line(line)
-    for name in plan.difference.retired:
+    for name in plan.difference.to_delete:
         print_line(f"- qos {name}  (no agent has it any more; when unused)")
+    for name in plan.difference.to_empty:
+        print_line(f"~ qos {name}  {plan.difference.waiting[name]} waiting jobs move to another QOS")
+    for name in plan.difference.retired:
+        if n_jobs := plan.difference.running.get(name):
+            print_line(f"  qos {name}  retired, {n_jobs} jobs still have it")
     if plan.difference.is_empty:
         print_line("No difference: slurmdbd is as the site file wants it.")
     _print_complaints("warning", plan.precheck.warnings)
@@ -97,7 +104,8 @@ def print_plan(plan: BandPlan) -> None:
 
 
 def _summary(plan: BandPlan) -> str:
-    n_lines = sum(len(describe(change)) for change in plan.difference.changes) + len(plan.difference.retired)
+    found = plan.difference
+    n_lines = sum(len(describe(change)) for change in found.changes) + len(found.to_delete) + len(found.to_empty)
     return f"{n_lines} changes, {len(plan.precheck.warnings)} warnings, {len(plan.precheck.blockers)} forbidden."
 
 

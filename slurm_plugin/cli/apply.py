@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import sys
 import time
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import click
 
+from policies.quota.names import own_prefix
 from policies.site_policy import Mode
-from slurm_plugin.bands.accounting import read_accounting
+from slurm_plugin.bands.accounting import read_accounting, read_qos
 from slurm_plugin.bands.apply import Hands, apply_changes
 from slurm_plugin.bands.changes import describe
 from slurm_plugin.bands.desired import Desired
@@ -31,6 +33,7 @@ if TYPE_CHECKING:
     from slurm_plugin.bands.planning import BandPlan
 
 _SHOWN_JOBS = 20
+_NOTHING = "Nothing of ours is in slurmdbd."
 
 
 @click.command("apply")
@@ -63,10 +66,15 @@ def apply_command(  # noqa: PLR0917 - click passes them by name
         _remove(found, yes=yes, dry_run=dry_run, is_waiting=not now)
         return
     if dry_run:
-        plan = make_band_plan(found.site, found.client, found.runner, read_journal(found.site.paths.state_dir))
+        plan = make_band_plan(
+            found.site,
+            found.client,
+            found.runner,
+            read_journal(found.site.paths.state_dir, cluster=found.site.policy.cluster),
+        )
         _show(plan)
         return
-    with open_journal(found.site.paths.state_dir) as journal:
+    with open_journal(found.site.paths.state_dir, cluster=found.site.policy.cluster) as journal:
         _apply(found, journal, yes=yes)
 
 
@@ -88,8 +96,9 @@ def _apply(found: Reach, journal: BandJournal, *, yes: bool) -> None:
     hands = Hands(runner=found.runner, journal=journal, cluster=plan.accounting.cluster, say=talk)
     apply_changes(plan.difference.changes, plan.accounting, hands)
     report = RemovalReport()
-    if plan.difference.retired:
-        removal = _removal(found, frozenset(plan.difference.retired), is_waiting=False)
+    gone, closed = frozenset(plan.difference.retired), frozenset(plan.difference.closed)
+    if gone or closed:
+        removal = replace(_removal(found, gone | closed, is_waiting=False), closed=closed)
         report = retire(removal, found.client, hands)
     after = make_band_plan(found.site, found.client, found.runner, journal).difference
     _print_removal(report)
@@ -106,12 +115,17 @@ def _remove(found: Reach, *, yes: bool, dry_run: bool, is_waiting: bool) -> None
     require_cluster(site, found.client.fetch_config())
     _require_quiet(found)
     if dry_run:
-        _show_removal(found, read_journal(site.paths.state_dir))
+        names = _show_removal(found, read_journal(site.paths.state_dir, cluster=site.policy.cluster))
+        _require_nothing_left(found, names or frozenset())
+        if names is None:
+            print_line(_NOTHING)
         return
-    with open_journal(site.paths.state_dir) as journal:
+    with open_journal(site.paths.state_dir, cluster=site.policy.cluster) as journal:
         names = _show_removal(found, journal)
         if names is None:
             journal.close_restored(at_s=time.time())
+            _require_nothing_left(found, frozenset())
+            print_line(_NOTHING)
             return
         _confirm(yes=yes)
         talk("")
@@ -121,7 +135,19 @@ def _remove(found: Reach, *, yes: bool, dry_run: bool, is_waiting: bool) -> None
     _print_removal(report)
     if report.left or report.refused:
         sys.exit(EXIT_FAILED)
+    _require_nothing_left(found, frozenset())
     print_line("Removed: nothing of ours is left in slurmdbd.")
+
+
+def _require_nothing_left(found: Reach, known: frozenset[str]) -> None:
+    """Name the QOSes with our prefix that neither the journal nor the site file knows; exit with 1 if there are any."""
+    prefix = own_prefix(found.site.policy.cluster)
+    names = [row.name for row in read_qos(found.runner) if row.name.startswith(prefix) and row.name not in known]
+    if not names:
+        return
+    print_line(f"Still in slurmdbd, and known neither to the journal nor to the site file: {', '.join(names)}")
+    print_line(f"If no other cluster's FairGPU made them: sacctmgr delete qos {','.join(names)}")
+    sys.exit(EXIT_FAILED)
 
 
 def _show_removal(found: Reach, journal: BandJournal) -> frozenset[str] | None:
@@ -138,10 +164,7 @@ def _show_removal(found: Reach, journal: BandJournal) -> frozenset[str] | None:
             print_line(line)
     for name in sorted(names):
         print_line(f"- qos {name}  (when no job has it)")
-    if changes or names:
-        return names
-    print_line("Nothing of ours is in slurmdbd.")
-    return None
+    return names if changes or names else None
 
 
 def _removal(found: Reach, names: frozenset[str], *, is_waiting: bool) -> Removal:
@@ -187,6 +210,7 @@ def _print_removal(report: RemovalReport) -> None:
         print_line(f"job {job_id} could not be moved: {text}")
     for name, jobs in report.left:
         shown = ", ".join(jobs[:_SHOWN_JOBS]) + (", ..." if len(jobs) > _SHOWN_JOBS else "")
-        print_line(f"qos {name} remains: {len(jobs)} jobs still have it ({shown})")
+        why = f"{len(jobs)} jobs still have it ({shown})" if jobs else "the Preempt list of one that is in use names it"
+        print_line(f"qos {name} remains: {why}")
     if report.left:
         print_line("Run the same command again when they have ended.")

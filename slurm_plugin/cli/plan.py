@@ -37,7 +37,12 @@ def plan_command(site_path: Path | None, as_json: bool, slurm_bin_dir: Path | No
     Exit codes: 0 shown, 1 something forbids apply, 2 site file, 3 Slurm unreachable, 4 a difference (--exit-code).
     """
     found = reach(site_path, slurm_bin_dir)
-    plan = make_band_plan(found.site, found.client, found.runner, read_journal(found.site.paths.state_dir))
+    plan = make_band_plan(
+        found.site,
+        found.client,
+        found.runner,
+        read_journal(found.site.paths.state_dir, cluster=found.site.policy.cluster),
+    )
     if as_json:
         echo_json(as_record(plan))
     else:

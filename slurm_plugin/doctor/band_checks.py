@@ -8,6 +8,7 @@ from policies.quota.names import Band, band_qos
 from policies.quota.nominal import compute_nominals
 from policies.quota.outage import nodes_in_service, nodes_not_counted
 from policies.site_policy import Mode, QuotaKind
+from slurm_plugin.bands.desired import site_maximum
 from slurm_plugin.bands.out_nodes import describe_out
 from slurm_plugin.bands.precheck import band_order_fix, compute_band_order, setting_complaints
 from slurm_plugin.doctor.check import CheckRule, Verdict, fail, ok, unknown, warn
@@ -121,12 +122,11 @@ def _band_order(facts: Facts) -> Verdict:
     if policy.bands is None:
         return ok(_NO_BANDS)
     rows = facts.qos or ()
-    ours = {band_qos(policy.cluster, agent.name, band) for agent in policy.agents for band in Band}
     guaranteed = {_name(facts, agent) for agent in _banded(facts)}
     priorities = [row.priority for row in rows if row.name in guaranteed]
     order = compute_band_order(
         policy,
-        max((row.priority for row in rows if row.name not in ours), default=0),
+        site_maximum(rows, policy.cluster),
         facts.config,
         guaranteed=min(priorities) if priorities else None,
     )

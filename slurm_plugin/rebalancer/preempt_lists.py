@@ -8,8 +8,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from policies.quota.layout import HIGHEST_BORROW_PRIORITY, full_preempt_list
-from policies.quota.names import Band
+from policies.quota.layout import HIGHEST_BORROW_PRIORITY, full_preempt_list, keep_opportunistic
+from policies.quota.names import Band, band_qos
 from policies.quota.nominal import compute_nominals
 from slurm_plugin.client.qos import NO_LISTS
 from slurm_plugin.qos_helper.client import HelperUnavailableError
@@ -46,17 +46,21 @@ class ListReport:
 def full_lists(policy: SitePolicy, present: Sequence[QosRecord]) -> dict[str, tuple[str, ...]]:
     """Return the full list of each borrow and guaranteed QOS that exists, with the QOSes that exist.
 
-    Borrow comes first: should slurmdbd have a wrong list of one in memory, it would refuse those that name it.
+    Borrow comes first: should slurmdbd have a wrong list of one in memory, it would refuse those that name it. A name
+    in a list that is no band of an agent here stays in it, as when steering: it may be a former agent's loan.
     """
-    names = {record.name for record in present}
-    quotas = compute_nominals(policy, ())  # the names do not depend on the nodes
+    listed = {record.name: record.preempt for record in present}
+    names = listed.keys()
+    own_bands = {band_qos(policy.cluster, one.name, band) for one in policy.agents for band in Band}
+    # The names do not depend on the nodes.
+    quotas = keep_opportunistic(compute_nominals(policy, ()), policy.cluster, names)
     lists: dict[str, tuple[str, ...]] = {}
     own = [(quota.agent, quota.borrow_qos, Band.BORROW) for quota in quotas]
     own += [(quota.agent, quota.guaranteed_qos, Band.GUARANTEED) for quota in quotas]
     for agent, qos, band in own:
         if qos is not None and qos in names:
-            full = full_preempt_list(quotas, agent, band)
-            lists[qos] = tuple(name for name in full if name in names)
+            full = {name for name in full_preempt_list(quotas, agent, band) if name in names}
+            lists[qos] = tuple(sorted(full.union(listed[qos]) - (own_bands - full)))
     return lists
 
 

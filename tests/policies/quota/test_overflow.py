@@ -361,3 +361,10 @@ def test_share_tags_count_every_band() -> None:
     plan = plan_of([*held, waiting("10", site_factor=0)])
     (decision,) = site_factors(plan)
     assert decision.reason == "wdrf: 3 of 8 gres/gpu held or queued before it, weight 1/2"
+
+
+def test_an_opportunistic_qos_that_outlived_its_switch_takes_no_job_and_lets_its_jobs_go() -> None:
+    site = replace(SITE, bands=BandPolicy(opportunistic=False))
+    waits = waiting("20", qos="fg_c_a_opp")
+    plan = plan_of([*FULL, *(waiting(str(n)) for n in range(10, 16)), waits], site=site)
+    assert moves(plan) == {"10": "a_borrow", "20": "a"}

@@ -16,10 +16,11 @@ from slurm_plugin.site import parse_site
 from tests.slurm_plugin.bands.fake_sacctmgr import FakeSacctmgr, shop
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Collection
     from pathlib import Path
 
     from policies.site_policy import SitePolicy
+    from slurm_plugin.client.command import Runner
 
 SITE = """\
 cluster: shop
@@ -50,22 +51,32 @@ def observation(**changes: Any) -> Observation:
     return dataclasses.replace(seen, **changes)
 
 
-def desired_of(site: SitePolicy, fake: FakeSacctmgr, groups: dict[str, tuple[str, ...]] | None = None) -> Desired:
-    return compute_desired(site, compute_nominals(site, NODES), read_accounting(fake, "shop"), groups or {})
+def desired_of(
+    site: SitePolicy,
+    fake: Runner,
+    groups: dict[str, tuple[str, ...]] | None = None,
+    *,
+    created: Collection[str] = (),
+) -> Desired:
+    return compute_desired(
+        site, compute_nominals(site, NODES), read_accounting(fake, "shop"), groups or {}, created=created
+    )
 
 
-def difference_of(site: SitePolicy, fake: FakeSacctmgr, state_dir: Path, *, is_steered: bool = False) -> Difference:
-    with open_journal(state_dir) as journal:
+def difference_of(site: SitePolicy, fake: Runner, state_dir: Path, *, is_steered: bool = False) -> Difference:
+    with open_journal(state_dir, cluster="shop") as journal:
         accounting = read_accounting(fake, "shop")
-        return compute_difference(desired_of(site, fake), accounting, journal, is_steered=is_steered)
+        return compute_difference(
+            desired_of(site, fake, created=journal.created), accounting, journal, is_steered=is_steered
+        )
 
 
-def apply_once(site: SitePolicy, fake: FakeSacctmgr, state_dir: Path) -> list[str]:
+def apply_once(site: SitePolicy, fake: Runner, state_dir: Path) -> list[str]:
     """What one ``fairgpu apply`` does; the lines that it says."""
     said: list[str] = []
-    with open_journal(state_dir) as journal:
+    with open_journal(state_dir, cluster="shop") as journal:
         accounting = read_accounting(fake, "shop")
-        difference = compute_difference(desired_of(site, fake), accounting, journal)
+        difference = compute_difference(desired_of(site, fake, created=journal.created), accounting, journal)
         hands = Hands(runner=fake, journal=journal, cluster="shop", say=said.append)
         apply_changes(difference.changes, accounting, hands)
     return said

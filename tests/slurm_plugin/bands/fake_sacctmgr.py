@@ -83,6 +83,7 @@ class FakeSacctmgr:
             case ["delete", "qos", names]:
                 if any(assoc.default in names.split(",") for assoc in self.associations.values() if assoc.default):
                     return CommandResult(1, "", " Associations listed below have these as their Default QOS.\n")
+                self._require_lists_without(set(names.split(",")))
                 for name in names.split(","):
                     self._delete(name)
             case ["modify", "account" | "user" as kind, "where", *rest]:
@@ -124,6 +125,7 @@ class FakeSacctmgr:
             assert word in HEADERS, word
             if word == "preempt":
                 assert set(filter(None, value.split(","))) <= set(self.qos), "a Preempt list names what exists"
+                assert value or not name.endswith("_borrow") or not fields.get("preempt"), "a borrow list is emptied"
             if word in {"grptres", "maxtresperjob"}:
                 limits = dict(part.split("=") for part in filter(None, fields.get(word, "").split(",")))
                 limits |= dict(part.split("=") for part in filter(None, value.split(",")))
@@ -131,6 +133,12 @@ class FakeSacctmgr:
             if word == "gracetime":
                 value = f"{int(value) // 3600:02}:{int(value) // 60 % 60:02}:{int(value) % 60:02}"
             fields[word] = "" if value == "-1" else value
+
+    def _require_lists_without(self, names: set[str]) -> None:
+        """Seen on 22.05.8: a borrow list that slurmdbd itself takes a name out of is wrong in memory."""
+        for name, fields in self.qos.items():
+            if name.endswith("_borrow") and name not in names:
+                assert names.isdisjoint(fields.get("preempt", "").split(",")), f"{name} still names one of {names}"
 
     def _delete(self, name: str) -> None:
         del self.qos[name]

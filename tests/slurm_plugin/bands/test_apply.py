@@ -9,8 +9,10 @@ from typing import TYPE_CHECKING
 import pytest
 
 from slurm_plugin.bands.accounting import AssocKey
-from slurm_plugin.bands.changes import describe
+from slurm_plugin.bands.changes import ModifyQos, describe
 from slurm_plugin.bands.journal import read_journal
+from slurm_plugin.client.command import Command, CommandResult
+from slurm_plugin.errors import SlurmRejected
 from tests.slurm_plugin.bands.conftest import SITE, apply_once, difference_of, policy
 from tests.slurm_plugin.bands.fake_sacctmgr import Assoc, FakeSacctmgr, Killed, shop
 
@@ -109,7 +111,7 @@ def test_killed_at_any_step_it_resumes_to_the_same_end(
     fake.die_after = fake.die_before = None
     apply_once(policy(), fake, tmp_path)
     assert sorted(fake.image().splitlines()) == sorted(want.image().splitlines())
-    assert read_journal(tmp_path).former == read_journal(tmp_path / "want").former
+    assert read_journal(tmp_path, cluster="shop").former == read_journal(tmp_path / "want", cluster="shop").former
 
 
 def test_a_larger_quota_changes_only_the_limits(applied: FakeSacctmgr, tmp_path: Path) -> None:
@@ -151,8 +153,98 @@ def test_without_set_default_qos_no_default_is_touched(fake: FakeSacctmgr, tmp_p
 
 
 def test_the_journal_holds_what_was_there_before_us(applied: FakeSacctmgr, tmp_path: Path) -> None:
-    former = read_journal(tmp_path).former
+    former = read_journal(tmp_path, cluster="shop").former
     assert former[AssocKey("risk", "bob")].own_qos == ("long", "normal")
     assert former[AssocKey("risk", "bob")].own_default == "long"
     assert former[AssocKey("risk", "dora", "gpu")].own_default == "long"
     assert "fg_shop_rec_opp" in applied.qos
+
+
+OFF = SITE.replace("bands: {}", "bands: {opportunistic: false}")
+RENAMED = SITE.replace("  rec: {", "  recs: {")
+
+
+def test_switching_opportunistic_off_keeps_its_qoses_so_that_no_borrow_list_is_emptied(
+    applied: FakeSacctmgr, tmp_path: Path
+) -> None:
+    before = {name: fields["preempt"] for name, fields in applied.qos.items() if "preempt" in fields}
+    found = difference_of(policy(OFF), applied, tmp_path)
+    assert (found.retired, found.closed) == ((), ("fg_shop_rec_opp", "fg_shop_risk_opp"))
+    apply_once(policy(OFF), applied, tmp_path)
+    assert {name: fields["preempt"] for name, fields in applied.qos.items() if "preempt" in fields} == before
+    allowed = {name for key in applied.associations for name in applied.effective(key)[0]}
+    assert not {name for name in allowed if name.endswith("_opp")}
+    assert difference_of(policy(OFF), applied, tmp_path).is_empty
+    apply_once(policy(), applied, tmp_path)
+    assert "fg_shop_rec_opp" in applied.effective(("rec", "", ""))[0]
+
+
+def test_with_opportunistic_off_from_the_start_none_is_made(fake: FakeSacctmgr, tmp_path: Path) -> None:
+    apply_once(policy(OFF), fake, tmp_path)
+    assert not {name for name in fake.qos if name.endswith("_opp")}
+
+
+def test_with_opportunistic_off_former_agents_ones_stay_too(applied: FakeSacctmgr, tmp_path: Path) -> None:
+    apply_once(policy(OFF), applied, tmp_path)
+    text = RENAMED.replace("bands: {}", "bands: {opportunistic: false}")
+    found = difference_of(policy(text), applied, tmp_path)
+    assert found.retired == ("fg_shop_rec", "fg_shop_rec_borrow")
+    assert "fg_shop_rec_opp" in found.closed
+
+
+def test_lists_of_borrow_qoses_are_written_before_guaranteed_ones(fake: FakeSacctmgr, tmp_path: Path) -> None:
+    lists = [
+        change.name.endswith("_borrow")
+        for change in difference_of(policy(), fake, tmp_path).changes
+        if isinstance(change, ModifyQos) and "preempt" in change.fields
+    ]
+    assert lists == [True, True, False, False]
+
+
+def test_loans_of_a_renamed_agent_stay_in_every_guaranteed_list_under_a_rebalancer_too(
+    applied: FakeSacctmgr, tmp_path: Path
+) -> None:
+    # The rebalancer had taken rec, which was below its quota then, out of the list.
+    applied.qos["fg_shop_risk"]["preempt"] = "fg_shop_risk_borrow"
+    found = difference_of(policy(RENAMED), applied, tmp_path, is_steered=True)
+    assert any(isinstance(one, ModifyQos) and one.name == "fg_shop_risk" for one in found.changes)
+    apply_once(policy(RENAMED), applied, tmp_path)
+    for name in ("fg_shop_risk", "fg_shop_recs"):
+        assert {"fg_shop_rec_borrow", "fg_shop_rec_opp"} <= set(applied.qos[name]["preempt"].split(","))
+    assert not difference_of(policy(RENAMED), applied, tmp_path).changes
+
+
+def test_former_agents_qoses_do_not_lower_the_guaranteed_priority(applied: FakeSacctmgr, tmp_path: Path) -> None:
+    apply_once(policy(RENAMED), applied, tmp_path)
+    assert applied.qos["fg_shop_rec"]["priority"] == "100"
+    assert applied.qos["fg_shop_recs"]["priority"] == "100"
+
+
+class LoopingSlurmdbd:
+    """Refuses lists that name a borrow QOS until the borrow lists are written, or for good."""
+
+    def __init__(self, answer: FakeSacctmgr, *, is_stubborn: bool) -> None:
+        self.answer, self.is_stubborn, self.is_mended = answer, is_stubborn, False
+
+    def __call__(self, command: Command) -> CommandResult:
+        text = next((word for word in command.argv if word.startswith("preempt=")), "")
+        if "_borrow" in text and (self.is_stubborn or not self.is_mended):
+            return CommandResult(1, "", " error: QOS Preemption loop detected\n")
+        self.is_mended |= text.startswith("preempt=fg_shop_rec_opp")
+        return self.answer(command)
+
+
+def test_after_a_loop_error_the_borrow_lists_are_written_and_it_is_tried_once_more(
+    applied: FakeSacctmgr, tmp_path: Path
+) -> None:
+    want = applied.qos["fg_shop_risk"]["preempt"]
+    applied.qos["fg_shop_risk"]["preempt"] = ""
+    said = apply_once(policy(), LoopingSlurmdbd(applied, is_stubborn=False), tmp_path)
+    assert applied.qos["fg_shop_risk"]["preempt"] == want
+    assert any("written anew" in line for line in said)
+
+
+def test_a_loop_error_that_stays_names_the_way_out(applied: FakeSacctmgr, tmp_path: Path) -> None:
+    applied.qos["fg_shop_risk"]["preempt"] = ""
+    with pytest.raises(SlurmRejected, match=r"(?s)loop detected.*Restart slurmdbd, then run 'fairgpu apply' again"):
+        apply_once(policy(), LoopingSlurmdbd(applied, is_stubborn=True), tmp_path)

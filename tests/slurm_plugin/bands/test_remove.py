@@ -12,7 +12,7 @@ import pytest
 from policies.records import AccountName, JobId, JobRecord, JobState, PartitionName, QosRecord
 from slurm_plugin.bands.apply import Hands
 from slurm_plugin.bands.journal import FILE_NAME, open_journal
-from slurm_plugin.bands.remove import Removal, RemovalReport, remove_bands
+from slurm_plugin.bands.remove import Removal, RemovalReport, remove_bands, retire
 from slurm_plugin.client import FakeSlurm
 from tests.slurm_plugin.bands.conftest import apply_once, observation, policy
 from tests.slurm_plugin.bands.fake_sacctmgr import FakeSacctmgr, Killed, shop
@@ -47,7 +47,7 @@ def remove(fake: FakeSacctmgr, client: FakeSlurm, state_dir: Path, **how: Any) -
     said: list[str] = []
     settings: dict[str, Any] = {"recorded": lambda _job: "", "is_waiting": False, "sleep": lambda _s: None}
     removal = Removal(names=NAMES, template_qos="normal", **(settings | how))
-    with open_journal(state_dir) as journal:
+    with open_journal(state_dir, cluster="shop") as journal:
         hands = Hands(runner=fake, journal=journal, cluster="shop", say=said.append)
         return remove_bands(removal, client, hands), said
 
@@ -218,3 +218,25 @@ def test_only_associations_that_we_changed_are_written(applied: FakeSacctmgr, tm
     remove(applied, slurm(), tmp_path)
     touched = {word for argv in applied.written for word in argv if word.startswith("user=")}
     assert touched == {"user=bob", "user=carol", "user=dora", "user=erin"}
+
+
+def test_what_a_running_loans_list_cannot_do_without_stays_until_it_ends(applied: FakeSacctmgr, tmp_path: Path) -> None:
+    client = slurm(job("1", "fg_shop_risk_borrow", JobState.RUNNING))
+    report, _ = remove(applied, client, tmp_path)
+    assert report.left == (("fg_shop_rec_opp", ()), ("fg_shop_risk_borrow", (JobId("1"),)))
+    assert applied.qos["fg_shop_risk_borrow"]["preempt"] == "fg_shop_rec_opp"
+    client.finish_job(JobId("1"))
+    report, _ = remove(applied, client, tmp_path)
+    assert set(report.deleted) == {"fg_shop_rec_opp", "fg_shop_risk_borrow"}
+    assert applied.image() == shop().image()
+
+
+def test_another_opportunistic_qos_stands_in_for_the_last_one_of_a_list(applied: FakeSacctmgr, tmp_path: Path) -> None:
+    applied.qos["fg_shop_risk_borrow"]["preempt"] = "fg_shop_rec_opp"
+    removal = Removal(
+        names=frozenset({"fg_shop_rec_opp"}), template_qos="normal", recorded=lambda _job: "", is_waiting=False
+    )
+    with open_journal(tmp_path, cluster="shop") as journal:
+        hands = Hands(runner=applied, journal=journal, cluster="shop", say=lambda _line: None)
+        assert retire(removal, slurm(), hands).deleted == ("fg_shop_rec_opp",)
+    assert applied.qos["fg_shop_risk_borrow"]["preempt"] == "fg_shop_risk_opp"

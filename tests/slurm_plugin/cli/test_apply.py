@@ -260,3 +260,55 @@ def test_without_bands_plan_says_how_to_begin(world: World) -> None:
     world.write(SITE.replace("bands: {}\n", ""))
     with pytest.raises(ConfigError, match="has no bands section"):
         reach(world.site_path, None)
+
+
+RENAMED = SITE.replace("  rec: {", "  recs: {")
+
+
+def test_what_only_running_jobs_keep_is_shown_and_is_no_difference(world: World) -> None:
+    world.do(apply_command, "--yes")
+    world.slurm.add_job(job("7", "fg_shop_rec_borrow", JobState.RUNNING))
+    world.write(RENAMED)
+    world.do(apply_command, "--yes")
+    result = world.do(plan_command, "--exit-code")
+    assert result.exit_code == 0
+    assert "qos fg_shop_rec_borrow  retired, 1 jobs still have it" in result.stdout
+    assert "1 changes" not in result.stdout
+    assert "No difference" in result.stdout
+    assert "No difference" in world.do(apply_command, "--yes").stdout
+    shown = json.loads(world.do(plan_command, "--json").stdout)
+    assert (shown["differs"], shown["retired_jobs"]) == (False, {"fg_shop_rec_borrow": 1})
+    assert "fg_shop_rec_borrow" in world.db.qos["fg_shop_risk"]["preempt"].split(",")
+    world.slurm.finish_job(JobId("7"))
+    assert world.do(plan_command, "--exit-code").exit_code == 4
+    assert world.do(apply_command, "--yes").exit_code == 0
+    assert "fg_shop_rec_borrow" not in world.db.qos
+
+
+def test_switching_opportunistic_off_moves_what_waits_there_and_only_removal_deletes_it(world: World) -> None:
+    world.do(apply_command, "--yes")
+    world.write(SITE.replace("bands: {}", "bands: {opportunistic: false}"))
+    world.do(apply_command, "--yes")
+    world.slurm.add_job(job("8", "fg_shop_risk_opp"))
+    assert "~ qos fg_shop_risk_opp  1 waiting jobs move to another QOS" in world.do(plan_command).stdout
+    assert "1 pending jobs were moved" in world.do(apply_command, "--yes").stdout
+    assert world.slurm.job(JobId("8")).qos == "fg_shop_risk"
+    assert "fg_shop_risk_opp" in world.db.qos
+    assert world.do(plan_command, "--exit-code").exit_code == 0
+    assert world.do(apply_command, "--remove", "--yes").exit_code == 0
+    assert world.db.image() == shop().image()
+
+
+def test_removal_names_what_remains_with_our_prefix(world: World) -> None:
+    world.do(apply_command, "--yes")
+    world.db.qos["fg_shop_lost_opp"] = {"priority": "1"}
+    result = world.do(apply_command, "--remove", "--yes")
+    assert result.exit_code == 1
+    assert "nothing of ours is left" not in result.stdout
+    assert "sacctmgr delete qos fg_shop_lost_opp" in result.stdout
+    again = world.do(apply_command, "--remove", "--yes")
+    assert again.exit_code == 1
+    assert "Nothing of ours" not in again.stdout
+    dry = world.do(apply_command, "--remove", "--dry-run")
+    assert dry.exit_code == 1
+    assert "fg_shop_lost_opp" in dry.stdout

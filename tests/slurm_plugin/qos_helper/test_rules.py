@@ -182,3 +182,30 @@ def test_equal_values_go_in_one_change() -> None:
         QosChange(names=("a", "b"), setting=Setting.PRIORITY, value="2"),
         QosChange(names=("c",), setting=Setting.PRIORITY, value="3"),
     )
+
+
+def test_a_list_may_name_the_loans_of_former_agents() -> None:
+    loans = "fg_prod_old_borrow,fg_prod_old_opp"
+    RULES.check(QosChange(names=(G,), setting=Setting.PREEMPT, value=f"{loans},{B}"))
+    RULES.check(QosChange(names=(B,), setting=Setting.PREEMPT, value="fg_prod_old_opp"))
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        (G, "fg_prod_old"),
+        (G, "fg_other_old_opp"),
+        (G, "fg_prod_old opp_opp"),
+        (B, "fg_prod_old_borrow"),
+        (B, "fg_prod_old_borrow,fg_prod_old_opp"),
+    ],
+)
+def test_nothing_but_lower_loans_of_this_cluster_is_a_former_agents(name: str, value: str) -> None:
+    with pytest.raises(RefusedError):
+        RULES.check(QosChange(names=(name,), setting=Setting.PREEMPT, value=value))
+
+
+def test_without_bands_no_former_loan_is_accepted() -> None:
+    rules = HelperRules.from_policy(replace(SITE, bands=None))
+    with pytest.raises(RefusedError):
+        rules.check(QosChange(names=(G,), setting=Setting.PREEMPT, value="fg_prod_old_opp"))

@@ -9,7 +9,7 @@ import pytest
 
 from policies.plan import SetBorrowRank, SetPreemptList, SetQos, SetSiteFactor
 from policies.quota.layout import HIGHEST_BORROW_PRIORITY
-from policies.records import AccountName, AgentName, JobId, JobState
+from policies.records import AccountName, AgentName, JobId, JobState, QosRecord
 from slurm_plugin.client.qos import NO_LISTS
 from slurm_plugin.errors import SlurmAuthError
 from slurm_plugin.qos_helper.request import Verdict
@@ -17,7 +17,7 @@ from slurm_plugin.rebalancer.daemon import Daemon, Signals
 from slurm_plugin.rebalancer.enact import _chunks
 from slurm_plugin.rebalancer.outcomes import EnactOutcome
 from slurm_plugin.rebalancer.pauses import HELPER_REST_S
-from slurm_plugin.rebalancer.preempt_lists import restore_lists
+from slurm_plugin.rebalancer.preempt_lists import full_lists, restore_lists
 from slurm_plugin.rebalancer.reset import reset_effects
 from tests.slurm_plugin.rebalancer.band_world import FULL_RISK, REC, RISK, BandWorld
 from tests.slurm_plugin.rebalancer.world import make_job
@@ -399,3 +399,21 @@ def test_a_refused_move_keeps_no_job_from_its_rank(tmp_path: Path) -> None:
     result = world.cycle()
     assert outcomes(result, SetQos) == {EnactOutcome.PAUSED}
     assert outcomes(result, SetSiteFactor) == {EnactOutcome.WRITTEN}
+
+
+def test_full_lists_keep_the_loans_of_former_agents_and_opportunistic_ones_that_are_off(tmp_path: Path) -> None:
+    world = busy(tmp_path)
+    former = ("fg_fake_old_borrow", "fg_fake_old_opp")
+    for name in former:
+        world.slurm.set_qos(QosRecord(name=name))
+    listed = tuple(sorted((*FULL_RISK, *former)))
+    world.slurm.set_qos(replace(world.slurm.qos(RISK), preempt=listed))
+    assert world.site.policy.bands is not None
+    off = replace(world.site.policy, bands=replace(world.site.policy.bands, opportunistic=False))
+    assert full_lists(off, world.slurm.fetch_qos()[0])[RISK] == listed
+    world.cycle()
+    steered = world.slurm.qos(RISK).preempt
+    assert steered != listed
+    assert set(former) <= set(steered)
+    assert not restore_lists(off, world.slurm, world.helper).failed
+    assert world.slurm.qos(RISK).preempt == listed

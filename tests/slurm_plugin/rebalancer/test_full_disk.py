@@ -108,8 +108,8 @@ def test_the_lease_and_the_kill_switch_need_no_room(disk: TinyDisk) -> None:
 @needs_root
 def test_no_change_of_a_band_is_made_without_its_whole_line(disk: TinyDisk) -> None:
     written: set[str] = set()
-    with open_journal(disk.path) as journal:
-        journal.note_qos("first", at_s=1.0)
+    with open_journal(disk.path, cluster="cluster") as journal:
+        journal.note_qos("fg_cluster_first", at_s=1.0)
         disk.fill()
 
         def note_many() -> None:
@@ -120,11 +120,11 @@ def test_no_change_of_a_band_is_made_without_its_whole_line(disk: TinyDisk) -> N
         with pytest.raises(JournalError, match="the change was not made"):
             note_many()
         assert written  # the page had room for some: the last one was cut in the middle
-        assert read_journal(disk.path).created == {"first"} | written
+        assert read_journal(disk.path, cluster="cluster").created == {"fg_cluster_first"} | written
         assert (disk.path / BANDS_NAME).read_bytes().endswith(b"\n")
         disk.free()
-        journal.note_qos("last", at_s=2.0)
-    assert read_journal(disk.path).created == {"first", "last"} | written
+        journal.note_qos("fg_cluster_last", at_s=2.0)
+    assert read_journal(disk.path, cluster="cluster").created == {"fg_cluster_first", "fg_cluster_last"} | written
 
 
 @needs_root
