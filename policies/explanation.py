@@ -29,7 +29,6 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from policies.plan import BandMemory, SlaMemory
-    from policies.quota.names import Band
     from policies.records import Observation
     from policies.site_policy import SitePolicy
 
@@ -183,7 +182,7 @@ def explain_job(  # noqa: PLR0913 - the five inputs of decide, and the job
         submission = replace(submission, agent=None, reason=f"its QOS {job.qos} is not managed here: foreign use")
     is_ours = submission.agent is not None
     bands = _bands(state, ranking, params, job, submission.agent)
-    startability, wait = _explain_wait(state, job, None if bands is None else bands.band)
+    startability, wait = _explain_wait(state, job, bands)
     return JobExplanation(
         job=job,
         policy=site_policy.policy,
@@ -216,15 +215,18 @@ def find_job(observation: Observation, job_id: str) -> JobRecord:
     raise UnknownJobError(f"job {job_id} is not in this observation; squeue shows the ids that are")
 
 
-def _explain_wait(state: ClusterState, job: JobRecord, band: Band | None) -> tuple[Startability | None, ReasonAdvice]:
+def _explain_wait(
+    state: ClusterState, job: JobRecord, bands: BandExplanation | None
+) -> tuple[Startability | None, ReasonAdvice]:
     if not job.state.is_pending:
         return None, ReasonAdvice(words=f"is not waiting: {job.state.value}")
     reading = read_reason(job.reason)
+    told = advise(job, None) if bands is None else advise(job, bands.band, bands.room)
     if job.job_id not in state.pending.job_ids:
-        return reading.startability, advise(job, band)
+        return reading.startability, told
     startability = STARTABILITIES[int(state.pending.startability[state.pending.job_ids.index(job.job_id)])]
     if startability is reading.startability:
-        return startability, advise(job, band)
+        return startability, told
     own_words = {
         Startability.UNPLACEABLE: ReasonAdvice(
             words=describe_unplaceable(job), step="ask for less per node, or for more nodes"

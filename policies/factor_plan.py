@@ -17,7 +17,7 @@ from policies.job_queue import JobQueue, order_jobs
 from policies.plan import BandMemory, Plan, SetSiteFactor, SlaMemory
 from policies.quota.band_plan import BandPlan, plan_bands
 from policies.site_policy import SitePolicy
-from policies.standings import compute_standings
+from policies.standings import compute_standings, count_by_quota
 from policies.state import NO_FACTOR
 from policies.weights import AgentWeight, compute_weights
 
@@ -98,7 +98,7 @@ def plan_factors(
         findings=state.findings,
     )
     bands = rank_bands(state, ranking, params)
-    return plan if bands is None else _with_bands(plan, bands)
+    return plan if bands is None else _with_bands(plan, state, bands)
 
 
 def rank_bands(state: ClusterState, ranking: Ranking, params: PolicyParams) -> BandPlan | None:
@@ -109,13 +109,12 @@ def rank_bands(state: ClusterState, ranking: Ranking, params: PolicyParams) -> B
     return plan_bands(state, state.bands, params.site.bands, order=order, memory=params.band_memory)
 
 
-def _with_bands(plan: Plan, bands: BandPlan) -> Plan:
+def _with_bands(plan: Plan, state: ClusterState, bands: BandPlan) -> Plan:
+    standings = count_by_quota(plan.standings, state, bands.overflow.wishes.has_quota)
     return replace(
         plan,
         decisions=(*bands.urgent, *plan.decisions, *bands.deferred),
-        standings=tuple(
-            replace(standing, bands=own) for standing, own in zip(plan.standings, bands.standings, strict=True)
-        ),
+        standings=tuple(replace(standing, bands=own) for standing, own in zip(standings, bands.standings, strict=True)),
         findings=(*plan.findings, *bands.findings),
         band_memory=bands.memory,
     )

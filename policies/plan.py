@@ -98,9 +98,12 @@ class BandStanding:
     over : Tres
         By how much its use exceeds its nominal quota, per limited TRES; empty for an agent at or below nominal.
     lent : Tres
-        What of its nominal quota it does not use, as far as others use more than theirs.
+        Its part of what others use above their nominal quota: split over all idle quotas in proportion. Over all agents
+        the sum is the use above nominal, or the idle quota where that is less.
     n_moved_out : int
-        Pending jobs that wait in the borrow or opportunistic band after this cycle's moves.
+        Pending jobs that wait in the borrow or opportunistic band now, before this cycle's moves.
+    has_borrow : bool
+        Whether slurmctld shows its borrow QOS; without it ``borrow_cap`` means nothing.
     """
 
     nominal: Tres
@@ -113,6 +116,7 @@ class BandStanding:
     over: Tres
     lent: Tres
     n_moved_out: int
+    has_borrow: bool = True
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -136,7 +140,7 @@ class AgentStanding:
     dominant_tres : str
         The axis of the maximum, empty when nothing runs.
     n_running, n_pending, n_startable : int
-        Jobs, array tasks counted one by one.
+        Jobs, array tasks counted one by one. Startable are also those whose reason is a limit that has room now.
     """
 
     agent: AgentName

@@ -15,7 +15,9 @@ from policies.quota.names import Band
 from policies.startability import Startability, read_reason
 
 if TYPE_CHECKING:
+    from policies.quota.band_explanation import BandRoom
     from policies.records import JobRecord
+    from policies.startability import ReasonReading
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -85,7 +87,7 @@ _STEPS: Final[dict[str, str]] = {
 """Chosen part of the reason -> next step, where one helps."""
 
 
-def advise(job: JobRecord, band: Band | None) -> ReasonAdvice:
+def advise(job: JobRecord, band: Band | None, room: BandRoom | None = None) -> ReasonAdvice:
     """What the job's reason means and what to do about it.
 
     Parameters
@@ -94,6 +96,8 @@ def advise(job: JobRecord, band: Band | None) -> ReasonAdvice:
         A pending job.
     band : Band or None
         Its agent's band that its QOS is.
+    room : BandRoom or None
+        What the bands have room for by our count, where it is known.
 
     Notes
     -----
@@ -105,7 +109,8 @@ def advise(job: JobRecord, band: Band | None) -> ReasonAdvice:
     'AssocMaxCpuPerJobLimit'
     """
     reading = read_reason(job.reason)
-    if band is not None and (told := _in_band(job, band, reading.part)):
+    told = _by_count(band, reading, room) if band is not None and room is not None else None
+    if band is not None and (told := told or _in_band(job, band, reading.part)):
         return told
     if reading.part == "BeginTime" and job.restarts > 0:
         return ReasonAdvice(words="was requeued, and Slurm holds a requeued job back for a while")
@@ -114,6 +119,36 @@ def advise(job: JobRecord, band: Band | None) -> ReasonAdvice:
     if not reading.is_known:
         return ReasonAdvice(words=reading.words, step="ask your admin with Slurm's word for it")
     return ReasonAdvice(words=reading.words, step=_STEPS.get(reading.part, ""))
+
+
+def _by_count(band: Band, reading: ReasonReading, room: BandRoom) -> ReasonAdvice | None:
+    """What our count knows better than Slurm's word, which is of its last look at the job."""
+    is_group_limit = reading.part.startswith("QOSGrp")
+    is_turn = reading.startability is Startability.STARTABLE
+    if band is Band.GUARANTEED and room.beyond and (is_group_limit or is_turn):
+        return _beyond(room)
+    if not is_group_limit or not room.has_room:
+        return None
+    whose = "its agent's quota was" if band is Band.GUARANTEED else "what its agent may borrow was"
+    return ReasonAdvice(
+        words=f"Slurm last said that {whose} in use ({reading.part}); by FairGPU's count there is room in it now",
+        step="none: Slurm looks at it again in its next scheduling pass; ask your admin if that does not help",
+    )
+
+
+def _beyond(room: BandRoom) -> ReasonAdvice:
+    words = f"asks for more than its agent's whole quota ({room.beyond})"
+    if not room.takers:
+        return ReasonAdvice(
+            words=f"{words}, and no other band can take it",
+            step="it never starts as it is: ask for less, or as a batch job that may be requeued and so may borrow",
+        )
+    names = " or the ".join(room.takers)
+    return ReasonAdvice(
+        words=f"{words}: only the {names} band can take it",
+        step="it is moved there when what it asks for is idle and 'Band' names no bar to borrowing; a job within the "
+        "quota is owed its place",
+    )
 
 
 def _in_band(job: JobRecord, band: Band, part: str) -> ReasonAdvice | None:

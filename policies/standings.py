@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from fractions import Fraction
 from typing import TYPE_CHECKING
 
@@ -13,6 +14,8 @@ from policies.plan import AgentStanding
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+
+    from numpy.typing import NDArray
 
     from policies.state import ClusterState
     from policies.weights import AgentWeight
@@ -36,6 +39,33 @@ def compute_standings(state: ClusterState, weights: Sequence[AgentWeight]) -> tu
             counts=(int(state.n_running[row]), int(n_pending[row]), int(n_startable[row])),
         )
         for row, weight in enumerate(weights)
+    )
+
+
+def count_by_quota(
+    standings: Sequence[AgentStanding], state: ClusterState, has_quota: NDArray[np.bool_]
+) -> tuple[AgentStanding, ...]:
+    """Count as startable also the jobs that Slurm last held back by a limit that has room for them now.
+
+    Parameters
+    ----------
+    has_quota : (n,) bool
+        Pending rows for which the guaranteed band has room.
+
+    Notes
+    -----
+    Claims are counted from the same rows, so there are never more claims than startable jobs. Share tags are not
+    touched: they follow Slurm's word until it looks again.
+    """
+    pending = state.pending
+    rows = np.flatnonzero(has_quota & ~pending.is_startable)
+    n_more = np.zeros(len(standings), dtype=np.int64)
+    wait_s = np.zeros(len(standings))
+    np.add.at(n_more, pending.agent[rows], pending.n_tasks[rows])
+    np.maximum.at(wait_s, pending.agent[rows], state.at_s - pending.wait_from_s[rows])
+    return tuple(
+        replace(one, n_startable=one.n_startable + int(n), oldest_wait_s=max(one.oldest_wait_s, float(waited)))
+        for one, n, waited in zip(standings, n_more, wait_s, strict=True)
     )
 
 

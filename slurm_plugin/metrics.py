@@ -138,7 +138,7 @@ _CLUSTER: Final = (
         name="fairgpu_agent_lent",
         kind="gauge",
         labels=("agent", "tres"),
-        text="What of its quota an agent does not use while others use more than theirs (CPUs, MiB, pieces).",
+        text="Idle quota of an agent that others use above theirs, each unit counted once (CPUs, MiB, pieces).",
     ),
     MetricSpec(
         name="fairgpu_agent_moved_out_jobs",

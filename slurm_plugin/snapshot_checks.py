@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import re
 from itertools import chain
 from typing import TYPE_CHECKING, Final
+
+from slurm_plugin.client.gpu_requests import MAX_AMOUNT
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -12,12 +15,11 @@ if TYPE_CHECKING:
     from policies.records import Observation
     from policies.site_policy import SitePolicy
 
-MAX_AMOUNT: Final = 2**50
-"""Of one TRES, in its unit (memory in MiB)."""
-
 MAX_SCALE: Final = 2**31
 MAX_TIME_S: Final = 2**40
 MAX_TASKS: Final = 2**32
+_LONG_NUMBER: Final = re.compile("[0-9]{16}")
+"""No id of a job has such a number: Slurm's have 32 bits."""
 
 
 def find_problem(observation: Observation, policy: SitePolicy, plan: Plan) -> str | None:
@@ -61,6 +63,8 @@ def _observation_problems(seen: Observation) -> Iterator[str]:
         yield f"observation.jobs: a time is not in 0..{MAX_TIME_S}"
     if _any_out_of_time(node.out_since_s for node in seen.nodes):
         yield f"observation.nodes: a time is not in 0..{MAX_TIME_S}"
+    if any(_LONG_NUMBER.search(job.job_id) for job in seen.jobs):
+        yield "observation.jobs: a job_id holds a number of more than 15 digits"
     if len({job.job_id for job in seen.jobs}) != len(seen.jobs):
         yield "observation.jobs: a job_id comes twice"
 

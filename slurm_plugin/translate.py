@@ -11,9 +11,12 @@ import re
 from datetime import datetime
 from fractions import Fraction
 from functools import lru_cache
-from typing import Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from policies.records import JobState, Tres
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
 
 _ABSENT: Final = frozenset({"", "N/A", "n/a", "(null)", "NONE", "None", "Unknown", "NOT_SET", "INVALID"})
 _UNLIMITED: Final = frozenset({"UNLIMITED", "INFINITE", "Partition_Limit"})
@@ -209,6 +212,17 @@ def expand_steps(expression: str) -> str:
         else:
             parts.append(str(first) if first == last else f"{first}-{last}")
     return ",".join(parts)
+
+
+def task_expression(tasks: Iterable[int]) -> str:
+    """Task numbers as Slurm writes them, sorted, runs as ranges: ``0,2-5``."""
+    ranges: list[list[int]] = []
+    for task in sorted(set(tasks)):
+        if ranges and task == ranges[-1][1] + 1:
+            ranges[-1][1] = task
+        else:
+            ranges.append([task, task])
+    return ",".join(str(first) if first == last else f"{first}-{last}" for first, last in ranges)
 
 
 def _task_ranges(expression: str) -> list[tuple[int, int, int]]:

@@ -39,6 +39,12 @@ def exceeded(limits: Tres, request: Tres) -> tuple[str, ...]:
     return tuple(name for name, limit in limits if asked.get(name, 0) > limit)
 
 
+def describe_beyond(limits: Tres, request: Tres) -> str:
+    """``12 gres/gpu of 8`` for each TRES of which one request asks for more than the limit itself; empty if none."""
+    allowed, asked = dict(limits), dict(request)
+    return ", ".join(f"{asked[name]} {name} of {allowed[name]}" for name in exceeded(limits, request))
+
+
 def excess(limits: Tres, used: Mapping[str, int]) -> dict[str, int]:
     """By how much ``used`` is above the limit, for the TRES where it is."""
     return {name: used[name] - limit for name, limit in limits if used.get(name, 0) > limit}

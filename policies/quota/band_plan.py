@@ -11,8 +11,9 @@ import numpy as np
 from policies.plan import BandMemory, BandStanding, Decision, Finding, SetPreemptList, SetQos, StartNow
 from policies.quota.amounts import add_tres, excess
 from policies.quota.band_report import band_findings, band_standings
-from policies.quota.band_state import BORROWED, BandState
+from policies.quota.band_state import BandState
 from policies.quota.memory import count_reclaims, keep_memory
+from policies.quota.names import BORROWED
 from policies.quota.overflow import Overflow, plan_overflow
 from policies.quota.steering import AgentUse, agent_uses, occupied_bands, steer_lists, steer_ranks
 from policies.quota.wishes import NO_BAND

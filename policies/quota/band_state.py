@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from policies.plan import Finding
 from policies.quota.names import PREFIX, Band, band_qos
@@ -17,9 +17,6 @@ if TYPE_CHECKING:
 
     from policies.records import Observation
     from policies.site_policy import AgentPolicy, SitePolicy
-
-BORROWED: Final = (Band.BORROW, Band.OPPORTUNISTIC)
-"""Bands whose jobs can be taken back."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,6 +40,8 @@ class BandState:
 
     Attributes
     ----------
+    cluster : str
+        As the site file spells it; it is in the names of the QOSes.
     agents : tuple of AgentBands or None
         In the order of ``ClusterState.agents``; ``None`` for an agent without bands.
     place_of : mapping of str to (int, Band)
@@ -52,11 +51,12 @@ class BandState:
     running : tuple of (int, JobRecord)
         Managed jobs that hold resources, with the index of their agent.
     foreign : tuple of JobRecord
-        Other jobs that hold resources.
+        Other jobs that hold resources; those in a QOS of ours are charged to it all the same.
     nodes : tuple of NodeRecord
         Of the managed partitions.
     """
 
+    cluster: str
     agents: tuple[AgentBands | None, ...]
     place_of: Mapping[str, tuple[int, Band]]
     pending: tuple[JobRecord, ...]
@@ -72,7 +72,19 @@ class BandState:
 
     def counted(self) -> list[tuple[int, JobRecord]]:
         """Running jobs that count against limits: a completing job still holds its nodes, but no quota."""
-        return [(agent, job) for agent, job in self.running if job.state is not JobState.COMPLETING]
+        ours = [(agent, job) for agent, job in self.running if job.state is not JobState.COMPLETING]
+        return ours + self.charged_elsewhere()
+
+    def charged_elsewhere(self) -> list[tuple[int, JobRecord]]:
+        """Running foreign jobs that Slurm charges to a QOS of ours, with the agent whose it is.
+
+        A QOS has one account on the whole cluster: a job outside the managed partitions uses up the same limits.
+        """
+        return [
+            (self.place_of[job.qos][0], job)
+            for job in self.foreign
+            if job.qos in self.place_of and job.state is not JobState.COMPLETING
+        ]
 
 
 def compute_band_state(
@@ -108,6 +120,7 @@ def compute_band_state(
             )
         )
     return BandState(
+        cluster=site.cluster,
         agents=tuple(found),
         place_of=MappingProxyType(place_of),
         pending=jobs[0],

@@ -6,8 +6,7 @@ from typing import TYPE_CHECKING
 
 from policies.plan import BandMemory
 from policies.quota.amounts import exceeded
-from policies.quota.band_state import BORROWED
-from policies.quota.names import Band
+from policies.quota.names import BORROWED, Band
 from policies.records import JobId
 
 if TYPE_CHECKING:

@@ -46,6 +46,29 @@ class AgentQuota:
     opportunistic_qos: str | None = None
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExcessQuota:
+    """Explicit quotas of one TRES that together are above what is configured.
+
+    Attributes
+    ----------
+    tres : str
+        Its name.
+    promised, configured : int
+        Sum of the explicit quotas, and of the nodes; in Slurm's unit of the TRES.
+    agents : tuple of AgentName
+        Whose explicit quotas name it, sorted.
+    is_split : bool
+        Whether ``auto`` quotas get a part of it: of this one they get 0.
+    """
+
+    tres: str
+    promised: int
+    configured: int
+    agents: tuple[AgentName, ...]
+    is_split: bool
+
+
 def compute_nominals(site_policy: SitePolicy, nodes: Iterable[NodeRecord]) -> tuple[AgentQuota, ...]:
     """One quota per agent, by name; empty where the site file has no bands.
 
@@ -80,6 +103,37 @@ def configured_capacity(site_policy: SitePolicy, nodes: Iterable[NodeRecord]) ->
             for name, amount in node.tres:
                 total[name] = total.get(name, 0) + amount
     return tuple(sorted(total.items()))
+
+
+def excess_quotas(site_policy: SitePolicy, nodes: Iterable[NodeRecord]) -> tuple[ExcessQuota, ...]:
+    """Return each TRES of which explicit quotas promise more than is configured, by name.
+
+    Parameters
+    ----------
+    nodes : iterable of NodeRecord
+        All that are configured, those that are away for long, too: they come back, the promise stays.
+
+    Notes
+    -----
+    Of TRES other than ``cpu``, ``mem`` and ``gres/...`` nodes say nothing, so nothing is said here.
+    """
+    configured = dict(configured_capacity(site_policy, nodes))
+    promises: dict[str, dict[AgentName, int]] = {}
+    for agent in sorted(site_policy.agents, key=lambda agent: agent.name):
+        for name, amount in agent.quota.amounts:
+            if name in BASE_AXES or name.startswith("gres/"):
+                promises.setdefault(name, {})[agent.name] = amount
+    return tuple(
+        ExcessQuota(
+            tres=name,
+            promised=sum(amounts.values()),
+            configured=configured.get(name, 0),
+            agents=tuple(amounts),
+            is_split=name in BASE_AXES,
+        )
+        for name, amounts in sorted(promises.items())
+        if sum(amounts.values()) > configured.get(name, 0)
+    )
 
 
 def _auto_shares(agents: tuple[AgentPolicy, ...], capacity: Tres) -> Mapping[AgentName, Tres]:

@@ -15,12 +15,11 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from policies.quota.amounts import add_tres, n_fitting
+from policies.quota.amounts import add_tres, describe_beyond, n_fitting
 from policies.quota.band_columns import BandColumns, compute_columns
-from policies.quota.band_state import BORROWED, BandState
 from policies.quota.eligible import delayed_victims, waits_for_room
 from policies.quota.free_room import GPU, FreeRoom
-from policies.quota.names import Band
+from policies.quota.names import BORROWED, Band
 from policies.quota.wishes import BANDS, Rule, Wishes
 from policies.records import JobId
 
@@ -29,6 +28,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from policies.quota.band_state import BandState
     from policies.site_policy import BandPolicy
     from policies.state import ClusterState
 
@@ -56,7 +56,7 @@ class Overflow:
     columns : BandColumns
         What was known of the jobs.
     used : list of dict
-        Per agent: what its running jobs use by band, before this pass.
+        Per agent: what Slurm charges to each band, before this pass.
     claims : list of dict
         Per agent: what its jobs ask for that have room in the guaranteed band but find no free resources.
     claimants, victims : list of int
@@ -263,7 +263,7 @@ class _Pass:
         may_be_placed = self._may_be_placed(chosen)
         is_limited = columns.group[code].is_set[self.agent[chosen]].any(axis=1)
         stays = waits_here & ~may_be_placed & ~is_limited
-        self.out.wishes.put(chosen[stays], Rule.IDLE, code)
+        self.out.wishes.put(chosen[stays], Rule.WAITS_ON, code)
         is_settled = np.zeros(len(columns.here), dtype=np.bool_)
         is_settled[chosen[stays]] = True
         looked_at = (may_be_placed | waits_here) & ~stays
@@ -280,7 +280,7 @@ class _Pass:
         if not n_placed and not (n_fit and is_here):
             return False
         add_tres(used, job.tres, n_placed or 1)
-        self.out.wishes.put(row, Rule.IDLE, BANDS.index(band))
+        self.out.wishes.put(row, Rule.IDLE if n_placed else Rule.WAITS_ON, BANDS.index(band))
         return True
 
     def _stay(self, rows: Ints) -> None:
@@ -306,6 +306,9 @@ class _Pass:
     def _why_full(self, row: int) -> str:
         """Why the guaranteed band does not take the job; true once the first phase is over."""
         agent, job = self.owner[row], self.bands.pending[row]
+        limits = self.qos[agent].guaranteed.grp_tres
+        if beyond := describe_beyond(limits, job.tres):
+            return f"it asks for more than the whole guaranteed band: {beyond}"
         if self._leaves_band(row):
             kept = self.out.reservations[agent]
             return (
@@ -314,7 +317,7 @@ class _Pass:
         used, asked = self.used[agent][Band.GUARANTEED], dict(job.tres)
         full = [
             f"{used.get(name, 0)} of {limit} {name} taken, it asks for {asked[name]}"
-            for name, limit in self.qos[agent].guaranteed.grp_tres
+            for name, limit in limits
             if asked.get(name) and used.get(name, 0) + asked[name] > limit
         ]
         return f"the guaranteed band is full for it: {', '.join(full)}"

@@ -30,7 +30,7 @@ _NAMED: Final = 5
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AgentUse:
-    """What one agent's jobs use, in its bands and outside them.
+    """What one agent's jobs use, in its bands and outside them, and what foreign jobs use of its bands.
 
     Attributes
     ----------
@@ -130,7 +130,7 @@ def steer_lists(
     listed = ", ".join(names[:_NAMED]) + (f" and {len(names) - _NAMED} more" if names[_NAMED:] else "")
     nothing = _unoccupied(bands, occupied)
     changes = []
-    for agent, record, band in _preempting(bands):
+    for agent, record, band in preempting_bands(bands):
         own = frozenset(occupied).intersection(_takeable(bands, agent, band)) - shared[band]
         foreign = {name for name in record.preempt if name not in bands.place_of}
         new = tuple(sorted(foreign | shared[band] | own)) or (nothing if band is Band.BORROW else ())
@@ -157,7 +157,8 @@ def _unoccupied(bands: BandState, occupied: Collection[str]) -> tuple[str, ...]:
     return tuple(sorted(set(names).difference(occupied))[:1])
 
 
-def _preempting(bands: BandState) -> Iterator[tuple[int, QosRecord, Band]]:
+def preempting_bands(bands: BandState) -> Iterator[tuple[int, QosRecord, Band]]:
+    """QOSes with a Preempt list, each with the index of its agent and its band."""
     for agent, own in enumerate(bands.agents):
         for band in (Band.GUARANTEED, Band.BORROW) if own is not None else ():
             record = None if own is None else own.qos(band)

@@ -37,7 +37,10 @@ class Rule(IntEnum):
     IDLE = 3
     PARKED = 4
     NOWHERE = 5
+    WAITS_ON = 6
 
+
+_ADMITTED: Final = (Rule.HAS_ROOM, Rule.ROOM_BY_USE, Rule.IDLE, Rule.WAITS_ON)
 
 _WORDS: Final = {
     Rule.HAS_ROOM: "its guaranteed band has room for it",
@@ -47,6 +50,10 @@ _WORDS: Final = {
 _IDLE: Final = {
     Band.BORROW: "within the borrow cap, on resources that are idle",
     Band.OPPORTUNISTIC: "beyond the borrow cap, on resources that are idle",
+}
+_WAITS_ON: Final = {
+    Band.BORROW: "it waits on within the borrow cap, nothing that it could borrow is idle now",
+    Band.OPPORTUNISTIC: "it waits on beyond the borrow cap, nothing that it could borrow is idle now",
 }
 _NOWHERE: Final = "no other band has room for it now"
 
@@ -91,6 +98,18 @@ class Wishes:
         result: NDArray[np.bool_] = (self.band != NO_BAND) & (self.rule == Rule.PARKED)
         return result
 
+    @property
+    def has_quota(self) -> NDArray[np.bool_]:
+        """Rows for which the guaranteed band has room, (n,) bool."""
+        result: NDArray[np.bool_] = (self.band == 0) & self.is_admitted
+        return result
+
+    @property
+    def is_admitted(self) -> NDArray[np.bool_]:
+        """Rows that the limits of the band that they should wait in admit now, (n,) bool."""
+        result: NDArray[np.bool_] = (self.band != NO_BAND) & np.isin(self.rule, _ADMITTED)
+        return result
+
     def get(self, row: int) -> Wish | None:
         """The wish of one row in words."""
         code = int(self.band[row])
@@ -105,4 +124,5 @@ class Wishes:
         full = self.why_full(row)
         if rule is Rule.PARKED:
             return full
-        return f"{full}; {_IDLE[band] if rule is Rule.IDLE else _NOWHERE}"
+        rest = {Rule.IDLE: _IDLE, Rule.WAITS_ON: _WAITS_ON}.get(rule, {}).get(band, _NOWHERE)
+        return f"{full}; {rest}"

@@ -95,6 +95,8 @@ class SubmissionDecision:
         ``ACCEPT`` and ``UNMANAGED`` what was not understood, else empty.
     reason : str
         For the operator: the rule that decided.
+    qos : str
+        Guaranteed QOS that a new job is to have, if it exists; empty if the job may keep what it asks for.
     """
 
     verdict: Verdict
@@ -103,6 +105,7 @@ class SubmissionDecision:
     tags: Tags
     message: str
     reason: str
+    qos: str = ""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -199,15 +202,27 @@ def decide_with_tags(request: SubmissionRequest, tags: Tags, directory: AgentDir
     In this order: a partition that is not managed leaves the job alone; with the default partition unknown
     the job is managed if its account is an agent's. An unclear or unknown agent name is a rejection. A tag
     counts if the user may use it. Without a tag the account decides; an account of no agent leaves the job alone.
-    At last a QOS of ours that was asked for by name must be the agent's, and the job must survive its band.
+    At last a QOS of ours that was asked for by name must be the agent's, and the job must survive its band; nobody
+    moves a job that counts for an agent with bands into a managed QOS.
     """
     decision = _decide_agent(request, tags, directory)
-    if not request.band.qos or decision.verdict is Verdict.REJECT:
+    if decision.verdict is Verdict.REJECT:
         return decision
-    problem = directory.bands.why_refused(request.band, decision.agent)
+    account = directory.by_account.get(request.account.lower())
+    home = account.name if account else None
+    problem = directory.bands.why_refused(request.band, decision.agent, home=home) if request.band != NO_BAND else ""
     if not problem:
-        return decision
+        return _with_qos(decision, request.band, home=home, directory=directory)
     return replace(decision, verdict=Verdict.REJECT, message=f"FairGPU: {problem}", reason=problem)
+
+
+def _with_qos(
+    decision: SubmissionDecision, band: BandRequest, *, home: AgentName | None, directory: AgentDirectory
+) -> SubmissionDecision:
+    if decision.agent is None:
+        return decision
+    qos = directory.bands.qos_to_set(band, decision.agent, home=home)
+    return replace(decision, qos=qos) if qos else decision
 
 
 def _decide_agent(request: SubmissionRequest, tags: Tags, directory: AgentDirectory) -> SubmissionDecision:

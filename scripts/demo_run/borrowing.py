@@ -161,6 +161,7 @@ def _reclaim(stage: Stage, predicted: Mapping[str, Mapping[str, str]]) -> Checks
         whole = f"{agent} has its whole quota of {gpus(quota)[0]} GPUs after {took_s:.1f} s"
         checks[f"{whole} (bound {bound.victims_gone_s:g} s)"] = took_s <= bound.victims_gone_s
         checks[f"it was taken from the {len(expected)} jobs that the core predicts for {agent}"] = last == set(expected)
+    stage.served.touch()
     checks["no band ever exceeds its quota or cap"] = is_within_limits(stage.samples, stage.quotas.values())
     return checks | _explain(stage, min(last or taken, key=int, default=None))
 

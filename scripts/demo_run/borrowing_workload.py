@@ -21,10 +21,11 @@ BANDS: Final = {
 
 SCRIPT: Final = """\
 #!/bin/sh
-# Works for $1 seconds and counts them in a file: started again, it goes on where it was.
+# Works for $1 seconds and counts them in a file: started again, it goes on where it was. With $2 it does not end before
+# that file is there.
 checkpoint=$HOME/checkpoint-$SLURM_JOB_ID
 done_s=$(cat "$checkpoint" 2>/dev/null || echo 0)
-while [ "$done_s" -lt "$1" ]; do
+while [ "$done_s" -lt "$1" ] || { [ -n "$2" ] && [ ! -e "$2" ]; }; do
     sleep 1
     done_s=$((done_s + 1))
     echo "$done_s" >"$checkpoint"
@@ -34,7 +35,7 @@ done
 FLOOD: Final = ((19, 52), (3, 46), (10, 34), (4, 6))
 """Jobs of the flood in order: how many, and seconds of work. The last 4 find no GPU and only wait.
 
-Each job that gets a GPU works longer than everything up to the claim for that GPU takes.
+None ends before the lenders have been served, however slow the machine is: whoever gets a GPU took it from somebody.
 """
 
 
@@ -43,7 +44,7 @@ class Lender:
     """An agent that comes for its quota with one job on one node; ``seconds`` is its work.
 
     One job, because several small claims at once may race for the same victim, and Slurm lets the loser wait for
-    KillWait + MessageTimeout. The first lender works longer than the second may wait: nobody is served by an end.
+    KillWait + MessageTimeout.
     """
 
     agent: str
@@ -57,12 +58,12 @@ class Lender:
 LENDERS: Final = (Lender(agent="rec", seconds=24), Lender(agent="vision", seconds=8))
 
 
-def flood(script: str) -> list[str]:
-    """The sbatch commands of the agent that floods."""
-    return [command for n_jobs, seconds in FLOOD for command in [sbatch(FLOODER, script, seconds)] * n_jobs]
+def flood(script: str, served: str) -> list[str]:
+    """The sbatch commands of the agent that floods; no job ends before the file ``served`` is there."""
+    return [f"{sbatch(FLOODER, script, seconds)} {served}" for n_jobs, seconds in FLOOD for _ in range(n_jobs)]
 
 
 def sbatch(agent: str, script: str, seconds: int, size: str = "--gpus=1") -> str:
     """One sbatch command as the agent's researcher types it."""
     options = [f"--comment=agent={agent}", f"--job-name={agent}", size, "--nodes=1", "--mem=4G"]
-    return " ".join(["sbatch", "--parsable", *options, "--output=/dev/null", "--time=5", script, str(seconds)])
+    return " ".join(["sbatch", "--parsable", *options, "--output=/dev/null", "--time=10", script, str(seconds)])

@@ -62,8 +62,8 @@ class DemoCluster:
         self._daemons: list[subprocess.Popen[bytes]] = []
         self.root = Path()
 
-    def up(self) -> None:
-        """Start Slurm; packages that are missing are installed first."""
+    def up(self, release: str | None = None) -> None:
+        """Start Slurm: this host's, whose packages are installed if they are missing, or `release` in containers."""
         shape = {
             "--nodes": NODES,
             "--gpus-per-node": GPUS_PER_NODE,
@@ -73,6 +73,7 @@ class DemoCluster:
             "--cpu-nodes": 0,
         }
         options = [str(part) for pair in shape.items() for part in pair]
+        options += ["--docker", "--release", release] if release else []
         subprocess.run([_MINI, "up", "--name", self.name, "--hook", *options], check=True)
         answer = subprocess.run([_MINI, "status", "--name", self.name, "--json"], check=True, capture_output=True)
         self.root = Path(json.loads(answer.stdout)["directory"])

@@ -29,8 +29,8 @@ def main() -> int:
     cluster = DemoCluster(f"demo-{os.getpid()}")
     checks: Checks = {}
     try:
-        console.print("[bold]A real Slurm[/bold] (4 nodes of 8 GPUs, 32 CPUs, 256 GiB; namespaces of its own)")
-        cluster.up()
+        console.print("[bold]A real Slurm[/bold] (4 nodes of 8 GPUs, 32 CPUs, 256 GiB; apart from the host)")
+        cluster.up(args.release)
         if args.act != "borrowing":
             console.print("\n[bold]Act one: fair order[/bold]")
             record = args.record and args.record / "fairness"
@@ -69,6 +69,7 @@ def _parse_args() -> argparse.Namespace:
         metavar="FILE",
         help="picture of act two (default ./%(default)s)",
     )
+    parser.add_argument("--release", metavar="R", help="Slurm 22.05, 24.11 or 26.05, in containers (needs Docker)")
     parser.add_argument("--keep", action="store_true", help="leave the mini-Slurm running afterwards")
     parser.add_argument(
         "--record", type=Path, metavar="FOLDER", help="also save the cycles here, one folder an act, for 'fairgpu demo'"

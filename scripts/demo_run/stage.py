@@ -79,16 +79,21 @@ class Stage:
         runner = ProcessRunner(prefix=self.cluster.prefix("fairgpu"))
         return observe(CliSlurm(CliSettings(runner=runner)), site, GroupCache())
 
+    @property
+    def served(self) -> Path:
+        """The file for which the flood's jobs wait: it says that the lenders have been served."""
+        return Path(self.script).with_name("lenders-served")
+
     def flood(self) -> int:
         """Let one agent ask for more than there is; return its number of jobs."""
-        job_ids = self.cluster.submit(USERS[FLOODER], ["cd /tmp", *flood(self.script)])
+        job_ids = self.cluster.submit(USERS[FLOODER], ["cd /tmp", *flood(self.script, str(self.served))])
         self.jobs += job_ids
         return len(job_ids)
 
     def claim(self, lender: Lender) -> str:
         """Let a lender ask for its whole quota; the job id."""
         command = lender.command(self.script, gpus(self.quotas[lender.agent])[0])
-        (job_id,) = self.cluster.submit(USERS[lender.agent], ["cd /tmp", command])
+        (job_id,) = self.cluster.submit(USERS[lender.agent], ["cd /tmp", f"{command} {self.served}"])
         return job_id
 
     def accounting(self) -> dict[str, tuple[str, ...]]:

@@ -8,7 +8,9 @@ import sys
 import time
 from typing import TYPE_CHECKING, Final
 
-from mini_slurm import cluster, daemons, place, report
+from mini_slurm import cluster, daemons, engine, place, report
+from mini_slurm.place import UsageError
+from mini_slurm.releases import DEBIAN
 from mini_slurm.spec import DEFAULT_TYPES, HOOKS, ClusterSpec
 
 if TYPE_CHECKING:
@@ -17,6 +19,8 @@ if TYPE_CHECKING:
 
     Verbs: TypeAlias = "argparse._SubParsersAction[argparse.ArgumentParser]"  # noqa: SLF001 - typeshed has no other name
 
+_DEFAULT_RELEASE: Final = "24.11"
+
 _EPILOG: Final = """\
 examples:
   mini-slurm up --hook                          16 GPUs on 4 nodes, one CPU-only node
@@ -24,6 +28,7 @@ examples:
   mini-slurm exec --user alice -- sbatch --gres=gpu:2 --wrap 'sleep 60'
   mini-slurm exec -- squeue
   mini-slurm logs slurmctld
+  mini-slurm up --docker --release 26.05 --name sid
   mini-slurm down
 
 users inside: alice (account risk), bob (rec, group mlteam), carol (vision), dave (guest, group
@@ -98,12 +103,33 @@ def _add_up(verbs: Verbs) -> None:
         default=True,
         help="install missing Debian packages (default: yes, if a program is missing)",
     )
+    _add_docker(up)
+
+
+def _add_docker(up: argparse.ArgumentParser) -> None:
+    up.add_argument(
+        "--docker", action="store_true", help="in containers, one for each machine, instead of on this host"
+    )
+    up.add_argument(
+        "--release",
+        choices=sorted(DEBIAN),
+        help=f"which Slurm, with --docker (default {_DEFAULT_RELEASE}); its image is built first unless it is there",
+    )
+    up.add_argument("--start-daemon", action="store_true", help="start dockerd when no Docker daemon answers")
 
 
 def _types(options: argparse.Namespace) -> tuple[str, ...]:
     if options.types is None:
         return DEFAULT_TYPES[: max(1, options.nodes)]
     return tuple(options.types.split(","))
+
+
+def _release(options: argparse.Namespace) -> str:
+    """Return the release for containers, or "" for host mode, whose release is the one installed."""
+    if (options.release or options.start_daemon) and not options.docker:
+        msg = "--release and --start-daemon need --docker; without it the Slurm of this host's Debian runs"
+        raise UsageError(msg)
+    return (options.release or _DEFAULT_RELEASE) if options.docker else ""
 
 
 def _up(options: argparse.Namespace) -> int:
@@ -117,7 +143,10 @@ def _up(options: argparse.Namespace) -> int:
         cpu_nodes=options.cpu_nodes,
         hook=options.hook,
         hook_deadline_ms=options.hook_deadline_ms,
+        release=_release(options),
     )
+    if spec.release:
+        engine.need_daemon(start=options.start_daemon)
     started_s = time.monotonic()
     if not cluster.up(spec, install=options.install):
         sys.stderr.write(f"mini-slurm: cluster {spec.name!r} is up already, left as it is\n")

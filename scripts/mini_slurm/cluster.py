@@ -10,38 +10,19 @@ import subprocess
 import sys
 import time
 from contextlib import contextmanager
-from pathlib import Path
+from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
-from mini_slurm import daemons, packages, place, processes, site_files, slurm_files
-from mini_slurm.people import PEOPLE, SERVICE_USER, group_text, identity, passwd_text
+from mini_slurm import containers, daemons, engine, layout, packages, place, processes
 from mini_slurm.place import MiniError
 from mini_slurm.releases import parse_version, release_for
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from pathlib import Path
 
     from mini_slurm.spec import ClusterSpec
 
-_DIRECTORIES: Final[dict[str, tuple[str, int]]] = {
-    "etc": ("root", 0o755),
-    "dev": ("root", 0o755),
-    "log": ("root", 0o1777),  # each daemon makes its own log; removed with the cluster
-    "home": ("root", 0o755),
-    "home/root": ("root", 0o700),
-    "run": ("root", 0o1777),
-    "run/munge": ("munge", 0o755),
-    "run/mariadb": ("mysql", 0o755),
-    "run/fairgpu": (SERVICE_USER, 0o755),
-    "var": ("root", 0o755),
-    "var/munge": ("munge", 0o700),
-    "var/mariadb": ("mysql", 0o700),
-    "var/mariadb-tmp": ("mysql", 0o700),
-    "var/slurmctld": ("slurm", 0o700),
-    "var/slurmd": ("root", 0o755),
-    "var/fairgpu": (SERVICE_USER, 0o755),
-}
-"""Path below the cluster's directory -> owner and mode."""
 _LONGEST_SOCKET: Final = "run/mariadb/mariadb.sock"
 _LOG_TAIL: Final = 25
 
@@ -78,26 +59,53 @@ def up(spec: ClusterSpec, *, install: bool) -> bool:
     with exclusive(spec.name) as root:
         if place.init_pid(root) is not None and (root / "up").exists():
             return False
-        processes.stop_init(root)  # what an `up` that was killed half-way left behind
-        for path in _closed_to_users():
-            sys.stderr.write(f"mini-slurm: warning: users inside cannot read {path}; chmod o+rx it\n")
-        packages.ensure(install=install)
-        release = release_for(installed_version())
-        shutil.rmtree(root, ignore_errors=True)
-        with _undone_on_failure(root):
-            _write_files(spec, root, release.cgroup_conf)
-            (root / "etc/slurm.conf").write_text(slurm_files.slurm_conf(spec, root, release))
-            processes.start_init(root, spec.gpus_per_node)
-            if spec.is_compiled:
-                daemons.build_hook(root)
-            daemons.start_munge(root)
-            daemons.start_database(root)
-            daemons.start_slurmdbd(root)
-            daemons.load_accounts(root, spec.name)
-            daemons.start_slurmctld(root)
-            daemons.start_slurmds(root, spec)
-            (root / "up").touch()
+        _remove(root)  # what an `up` that was killed half-way left behind
+        if spec.release:
+            _up_in_containers(spec, root)
+        else:
+            _up_on_host(spec, root, install=install)
         return True
+
+
+def _up_on_host(spec: ClusterSpec, root: Path, *, install: bool) -> None:
+    for path in _closed_to_users():
+        sys.stderr.write(f"mini-slurm: warning: users inside cannot read {path}; chmod o+rx it\n")
+    packages.ensure(install=install)
+    release = release_for(installed_version())
+    with _undone_on_failure(root):
+        layout.write_files(spec, root, release)
+        daemons.make_secrets(spec, root)
+        processes.start_init(root, spec.gpus_per_node)
+        if spec.is_compiled:
+            daemons.build_hook(root)
+        daemons.start_munge(spec, root)
+        daemons.start_database(spec, root)
+        daemons.start_slurmdbd(root)
+        daemons.load_accounts(root, spec.name)
+        daemons.start_slurmctld(root)
+        daemons.start_slurmds(root, spec)
+        (root / "up").touch()
+
+
+def _up_in_containers(spec: ClusterSpec, root: Path) -> None:
+    image = engine.build(spec.release)
+    root.mkdir(mode=0o755)
+    (root / place.CONTAINERS_MARK).touch()
+    with _undone_on_failure(root):
+        placed = replace(spec, subnet=containers.make_network(spec.name))
+        containers.start(placed, root, image)
+        containers.wait_until_up(placed, root)
+        daemons.wait_for_nodes(root, placed)
+        (root / "up").touch()
+
+
+def _remove(root: Path) -> None:
+    """End everything of the cluster and remove its directory."""
+    if place.has_containers(root):
+        containers.remove(root.name)
+    else:
+        processes.stop_init(root)
+    shutil.rmtree(root, ignore_errors=True)
 
 
 def _check_length(root: Path) -> None:
@@ -130,8 +138,7 @@ def _undone_on_failure(root: Path) -> Iterator[None]:
         yield
     except BaseException as err:
         _show_log(root, err.log if isinstance(err, daemons.DaemonError) else "init")
-        processes.stop_init(root)
-        shutil.rmtree(root, ignore_errors=True)
+        _remove(root)
         raise
     finally:
         signal.signal(signal.SIGTERM, before)
@@ -147,47 +154,12 @@ def _show_log(root: Path, log: str) -> None:
         sys.stderr.write(f"mini-slurm: last lines of {log}.log:\n" + "".join(f"  {line}\n" for line in lines))
 
 
-def _write_files(spec: ClusterSpec, root: Path, cgroup_conf: str | None) -> None:
-    root.mkdir(mode=0o755)
-    root.chmod(0o755)
-    (root / "etc").mkdir()
-    host = {name: place.read_text(Path(f"/etc/{name}")) for name in ("passwd", "group")}
-    etc = {
-        "passwd": passwd_text(host["passwd"], root),
-        "group": group_text(host["group"]),
-        "hosts": site_files.hosts_text(),
-        "my.cnf": site_files.mariadb_cnf(root),
-        "gres.conf": slurm_files.gres_conf(spec, root),
-        "job_submit.lua": site_files.submit_lua(spec, root),
-        "fairgpu-site.yaml": site_files.site_yaml(spec, root),
-        "spec.json": spec.to_json(),
-    }
-    if cgroup_conf is not None:
-        etc["cgroup.conf"] = cgroup_conf
-    for name, text in etc.items():
-        (root / "etc" / name).write_text(text)
-        (root / "etc" / name).chmod(0o644)
-    for person in PEOPLE:
-        _make_directory(root, f"home/{person.name}", person.name, 0o750)
-    for path, (owner, mode) in _DIRECTORIES.items():
-        _make_directory(root, path, owner, mode)
-
-
-def _make_directory(root: Path, path: str, owner: str, mode: int) -> None:
-    who = identity(root, owner)
-    directory = root / path
-    directory.mkdir(parents=True, exist_ok=True)
-    os.chown(directory, who.uid, who.gid)
-    directory.chmod(mode)
-
-
 def down(name: str) -> bool:
     """Stop the cluster and remove its directory; return False when there was none."""
     with exclusive(name) as root:
         if not root.exists():
             return False
-        processes.stop_init(root)
-        shutil.rmtree(root)
+        _remove(root)
         return True
 
 

@@ -10,12 +10,14 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Final
 
 from mini_slurm import place
+from mini_slurm.machines import CONTROLLER, machine_of
 from mini_slurm.place import MiniError
 from mini_slurm.processes import find_daemon, is_listening, members, run_inside, wait_until
 from mini_slurm.site_files import accounts_text
-from mini_slurm.slurm_files import CTLD_PORT, DB_NAME, DBD_PORT, slurmdbd_conf
+from mini_slurm.slurm_files import CTLD_PORT, DB_NAME, DBD_PORT, munge_folder, munge_socket, slurmdbd_conf
 
 if TYPE_CHECKING:
+    import subprocess
     from collections.abc import Callable
     from pathlib import Path
 
@@ -32,27 +34,35 @@ class DaemonError(MiniError):
         self.log = log
 
 
-def must_run(root: Path, argv: list[str], *, log: str, user: str = "root", stdin: str = "") -> str:
+def must_run(root: Path, argv: list[str], *, log: str, user: str = "root", machine: str = CONTROLLER) -> str:
     """Run `argv` inside and return its output; raise `DaemonError` pointing at `log` when it fails."""
-    env = {"MYSQL_UNIX_PORT": str(root / "run/mariadb/mariadb.sock")}
-    done = run_inside(root, argv, user=user, stdin=stdin, env=env)
+    return _checked(run_inside(root, argv, user=user, machine=machine), argv[0], log)
+
+
+def _checked(done: subprocess.CompletedProcess[str], program: str, log: str) -> str:
     if done.returncode:
         tail = "\n".join(done.stdout.splitlines()[-10:])
-        msg = f"{argv[0]} failed with exit code {done.returncode}\n{tail}"
+        msg = f"{program} failed with exit code {done.returncode}\n{tail}"
         raise DaemonError(msg, log)
     return done.stdout
 
 
-def start_munge(root: Path) -> None:
-    """Make a key of this cluster's own and start munged on a socket of its own."""
+def make_secrets(spec: ClusterSpec, root: Path) -> None:
+    """Make a munge key and a database password of this cluster's own."""
     key = root / "var/munge/munge.key"
     key.write_bytes(secrets.token_bytes(128))
     key.chmod(0o600)
     shutil.chown(key, "munge", "munge")
-    run = root / "run/munge"
-    argv = ["munged", f"--key-file={key}", f"--socket={run}/munge.socket", f"--pid-file={run}/munged.pid"]
-    argv += [f"--log-file={root}/log/munged.log", f"--seed-file={root}/var/munge/seed", "--num-threads=4"]
-    must_run(root, argv, log="munged", user="munge")
+    _write_dbd_conf(spec, root, secrets.token_hex(16))
+
+
+def start_munge(spec: ClusterSpec, root: Path, machine: str = "") -> None:
+    """Start munged on a socket of its own; where each machine has one, `machine` names its log and seed."""
+    run, name = munge_folder(spec, root), ".".join(filter(None, ("munged", machine)))
+    argv = ["munged", f"--key-file={root}/var/munge/munge.key", f"--socket={munge_socket(spec, root)}"]
+    argv += [f"--pid-file={run}/munged.pid", f"--log-file={root}/log/{name}.log"]
+    argv += [f"--seed-file={root}/var/munge/{name}.seed", "--num-threads=4"]
+    must_run(root, argv, log=name, user="munge")
 
 
 def build_hook(root: Path) -> None:
@@ -62,38 +72,48 @@ def build_hook(root: Path) -> None:
     must_run(root, argv, log="init")
 
 
-def start_database(root: Path) -> None:
-    """Make an empty data directory, start MariaDB on a private socket and create slurmdbd's database.
+def start_database(spec: ClusterSpec, root: Path) -> None:
+    """Make the data directory unless there is one, start MariaDB on a private socket, see to slurmdbd's database.
 
     The database is made here because slurmdbd with libmariadb 3.4.10 dies right after making it itself.
     """
     options = f"--defaults-file={root}/etc/my.cnf"
-    install = ["mariadb-install-db", options, "--user=mysql", "--skip-test-db"]
-    must_run(root, [*install, "--auth-root-authentication-method=socket"], log="mariadb")
-    must_run(root, ["setsid", "--fork", "mariadbd", options], log="mariadb", user="mysql")
-    password = secrets.token_hex(16)
-    _write_dbd_conf(root, password)
+    if not (root / "var/mariadb/mysql").exists():
+        install = ["mariadb-install-db", options, "--user=mysql", "--skip-test-db"]
+        must_run(root, [*install, "--auth-root-authentication-method=socket"], log="mariadb")
     socket = root / "run/mariadb/mariadb.sock"
+    socket.unlink(missing_ok=True)
+    must_run(root, ["setsid", "--fork", "mariadbd", options], log="mariadb", user="mysql")
     _wait(lambda: _alive(root, "mariadbd") and socket.exists(), "mariadb", "MariaDB listens")
+    user = f"'slurm'@'{'%' if spec.subnet else 'localhost'}'"
     statements = (
-        f"create database {DB_NAME}; create user 'slurm'@'localhost' identified by '{password}'; "
-        f"grant all on {DB_NAME}.* to 'slurm'@'localhost';"
+        f"create database if not exists {DB_NAME}; "
+        f"create user if not exists {user} identified by '{_password(root)}'; grant all on {DB_NAME}.* to {user};"
     )
-    must_run(root, ["mariadb", options, "--batch"], log="mariadb", stdin=statements)
+    _checked(run_inside(root, ["mariadb", options, "--batch"], stdin=statements), "mariadb", "mariadb")
 
 
-def _write_dbd_conf(root: Path, password: str) -> None:
+def _password(root: Path) -> str:
+    lines = (root / "etc/slurmdbd.conf").read_text().splitlines()
+    return next(line.partition("=")[2] for line in lines if line.startswith("StoragePass="))
+
+
+def _write_dbd_conf(spec: ClusterSpec, root: Path, password: str) -> None:
     path = root / "etc/slurmdbd.conf"
     fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
     with os.fdopen(fd, "w") as file:
-        file.write(slurmdbd_conf(root, password))
+        file.write(slurmdbd_conf(spec, root, password))
     shutil.chown(path, "slurm", "slurm")
 
 
-def start_slurmdbd(root: Path) -> None:
+def start_slurmdbd(root: Path, machine: str = CONTROLLER) -> None:
     """Start slurmdbd and wait for its port."""
-    must_run(root, ["slurmdbd"], log="slurmdbd", user="slurm")
-    _wait(lambda: _alive(root, "slurmdbd") and is_listening(root, DBD_PORT), "slurmdbd", "slurmdbd listens")
+    must_run(root, ["slurmdbd"], log="slurmdbd", user="slurm", machine=machine)
+    _wait(
+        lambda: _alive(root, "slurmdbd", machine) and is_listening(root, DBD_PORT, machine),
+        "slurmdbd",
+        "slurmdbd listens",
+    )
 
 
 def load_accounts(root: Path, name: str) -> None:
@@ -111,9 +131,19 @@ def start_slurmctld(root: Path) -> None:
 
 def start_slurmds(root: Path, spec: ClusterSpec) -> None:
     """Start one slurmd per node, a few at a time, and wait until every node is idle."""
-    names = spec.node_names()
     with ThreadPoolExecutor(max_workers=4) as pool:
-        list(pool.map(lambda node: must_run(root, ["slurmd", "-N", node], log=f"slurmd.{node}"), names))
+        list(pool.map(lambda node: start_slurmd(root, node), spec.node_names()))
+    wait_for_nodes(root, spec)
+
+
+def start_slurmd(root: Path, node: str) -> None:
+    """Start the slurmd of one node."""
+    must_run(root, ["slurmd", "-N", node], log=f"slurmd.{node}")
+
+
+def wait_for_nodes(root: Path, spec: ClusterSpec) -> None:
+    """Wait until every node is idle."""
+    names = spec.node_names()
     _wait(lambda: not _not_idle(root, names), f"slurmd.{names[0]}", "all nodes are idle", 60)
 
 
@@ -128,9 +158,9 @@ def _states(root: Path) -> dict[str, str]:
     return dict(line.split(" ", 1) for line in answer.splitlines() if line.count(" ") == 1)
 
 
-def _alive(root: Path, daemon: str) -> bool:
+def _alive(root: Path, daemon: str, machine: str = CONTROLLER) -> bool:
     """Return True, or raise `DaemonError` at once when no process of that name is left to wait for."""
-    if any(process.name == daemon for process in members(root)):
+    if any(process.name == daemon for process in members(root, machine)):
         return True
     msg = f"{daemon} ended while it was starting"
     raise DaemonError(msg, daemon.removesuffix("d") if daemon == "mariadbd" else daemon)
@@ -150,13 +180,14 @@ def restart(root: Path, daemon: str) -> None:
     if daemon not in RESTARTABLE:
         msg = f"cannot restart {daemon!r}, only {' and '.join(RESTARTABLE)}"
         raise MiniError(msg)
-    running = find_daemon(root, f"{daemon}.pid")
+    machine = machine_of(daemon, in_containers=place.has_containers(root))
+    running = find_daemon(root, f"{daemon}.pid", machine)
     if running is not None:
         os.kill(running.pid, signal.SIGTERM)
         gone = place.start_ticks(running.pid)
         wait_until(lambda: place.start_ticks(running.pid) != gone, 30, f"{daemon} stops")
     if daemon == "slurmdbd":
-        start_slurmdbd(root)
+        start_slurmdbd(root, machine)
     else:
         start_slurmctld(root)
         _wait(lambda: run_inside(root, ["scontrol", "ping"]).returncode == 0, daemon, "slurmctld answers")

@@ -50,15 +50,17 @@ def environment(root: Path, who: Identity) -> dict[str, str]:
         "USER": who.name,
         "LOGNAME": who.name,
         "SHELL": who.shell if who.uid else "/bin/sh",
-        "PATH": f"{place.REPO}/.venv/bin:{place.SYSTEM_PATH}",
+        "PATH": f"{place.IMAGE_REPO if place.has_containers(root) else place.REPO}/.venv/bin:{place.SYSTEM_PATH}",
         "SLURM_CONF": str(root / "etc/slurm.conf"),
         "FAIRGPU_SITE": str(root / "etc/fairgpu-site.yaml"),
     }
 
 
 def inside_argv(pid: int, who: Identity, cwd: str, argv: list[str]) -> list[str]:
-    """Return the host command that runs `argv` in the namespaces of `pid` as `who`, in directory `cwd`."""
+    """Return the command that runs `argv` in the namespaces of `pid` as `who`, in directory `cwd`."""
     enter = ["nsenter", f"--target={pid}", "--net", "--uts", "--mount", "--pid", "--"]
+    if place.in_container():
+        enter = []
     become = []
     if who.uid:
         groups = ",".join(str(gid) for gid in who.groups)

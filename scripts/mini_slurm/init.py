@@ -9,18 +9,18 @@ import subprocess
 from pathlib import Path
 from typing import NoReturn
 
+from mini_slurm.machines import CONTROLLER, ONLY_ADDRESS
 from mini_slurm.place import REPO, read_text
-from mini_slurm.slurm_files import ADDRESS, HOST
 
 _PRIVATE_FILES = ("passwd", "group", "hosts")
 
 
 def run_init(root: Path, gpus_per_node: int) -> NoReturn:
     """Prepare network, host name, mounts and GPU devices, create ``ready``, then reap orphans for ever."""
-    socket.sethostname(HOST)
+    socket.sethostname(CONTROLLER)
     _call("ip", "link", "set", "lo", "up")
     # glibc ignores a host that has nothing but 127.0.0.1 (AI_ADDRCONFIG).
-    _call("ip", "addr", "add", f"{ADDRESS}/24", "dev", "lo")
+    _call("ip", "addr", "add", f"{ONLY_ADDRESS}/24", "dev", "lo")
     _make_gpus(root / "dev", gpus_per_node)
     for name in _PRIVATE_FILES:
         _call("mount", "--bind", str(root / "etc" / name), f"/etc/{name}")

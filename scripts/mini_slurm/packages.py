@@ -28,13 +28,14 @@ PACKAGES: Final = (
     "lua-socket",
     "iproute2",
     "util-linux",
+    "procps",
     "gcc",
     "libc6-dev",
     "libslurm-dev",
 )
 _COMMANDS: Final = (
     *("slurmctld", "slurmd", "slurmdbd", "sacctmgr", "sbatch", "sprio", "munged"),
-    *("mariadbd", "mariadb-install-db", "mariadb", "ip", "nsenter", "unshare", "setpriv", "cc"),
+    *("mariadbd", "mariadb-install-db", "mariadb", "ip", "pkill", "nsenter", "unshare", "setpriv", "cc"),
 )
 LUA_PLUGIN: Final = "*/slurm*/job_submit_lua.so"
 """Below /usr/lib."""

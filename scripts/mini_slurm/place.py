@@ -13,6 +13,15 @@ REPO: Final = Path(__file__).resolve().parents[2]
 SYSTEM_PATH: Final = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 DEFAULT_NAME: Final = "mini"
 DEFAULT_BASE: Final = "/var/tmp/fairgpu-mini"  # noqa: S108 - root-owned directory, made with mode 0755 before use
+MACHINE_VARIABLE: Final = "MINI_SLURM_MACHINE"
+"""Set for a container's start program only: which machine of the cluster it is."""
+ROOT_VARIABLE: Final = "MINI_SLURM_ROOT"
+SPEC_VARIABLE: Final = "MINI_SLURM_SPEC"
+FIRST_MACHINE: Final = "ctl"
+CONTAINERS_MARK: Final = "containers"
+"""A file in the directory of a cluster that runs in containers."""
+IMAGE_REPO: Final = "/opt/fairgpu"
+"""Where the image has this repository's code and its environment."""
 SUN_PATH_MAX: Final = 107
 """Longest path of a Unix socket in bytes (``sun_path`` without its final NUL)."""
 
@@ -59,12 +68,42 @@ def boot_id() -> str:
     return read_text(Path("/proc/sys/kernel/random/boot_id")).strip()
 
 
-def init_pid(root: Path) -> int | None:
-    """Return the host pid of the cluster's pid 1, or None when it does not run.
+def in_container() -> bool:
+    """Return whether this process is a container's own start program, which sees only itself."""
+    return MACHINE_VARIABLE in os.environ
 
-    The file also carries boot id and start time, so that a reused pid is never taken for ours.
-    """
-    fields = read_text(root / "init.pid").split()
+
+def has_containers(root: Path) -> bool:
+    """Return whether the cluster at `root` runs in containers."""
+    return (root / CONTAINERS_MARK).exists()
+
+
+def init_pid(root: Path, machine: str = FIRST_MACHINE) -> int | None:
+    """Return the host pid of a machine's pid 1, or None when it does not run."""
+    if in_container():
+        return 1
+    pid = _recorded_pid(pid_file(root, machine))
+    if pid is None and has_containers(root):
+        from mini_slurm.containers import main_pid  # noqa: PLC0415 - only when a container was restarted
+
+        found = main_pid(root.name, machine)
+        pid = record_pid(root, found, machine) if found else None
+    return pid
+
+
+def pid_file(root: Path, machine: str = FIRST_MACHINE) -> Path:
+    """Return where the pid of a machine's pid 1 is written down."""
+    return root / ("init.pid" if machine == FIRST_MACHINE else f"init.{machine}.pid")
+
+
+def record_pid(root: Path, pid: int, machine: str = FIRST_MACHINE) -> int:
+    """Write down and return a machine's pid 1, with boot id and start time: a reused pid is never taken for ours."""
+    pid_file(root, machine).write_text(f"{pid} {boot_id()} {start_ticks(pid)}\n")
+    return pid
+
+
+def _recorded_pid(path: Path) -> int | None:
+    fields = read_text(path).split()
     if len(fields) != 3 or fields[1] != boot_id() or start_ticks(int(fields[0])) != fields[2]:
         return None
     return int(fields[0])

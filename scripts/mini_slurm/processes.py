@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -70,14 +71,13 @@ def start_init(root: Path, gpus_per_node: int) -> int:
 
 def _record_init(root: Path, outer_pid: int) -> int | None:
     """Write down unshare's only child, as soon as there is one."""
-    if (root / "init.pid").exists():
+    if place.pid_file(root).exists():
         return place.init_pid(root)
     children = read_text(Path(f"/proc/{outer_pid}/task/{outer_pid}/children")).split()
     if not children:
         return None
     pid = int(children[0])
-    (root / "init.pid").write_text(f"{pid} {place.boot_id()} {place.start_ticks(pid)}\n")
-    return pid
+    return place.record_pid(root, pid)
 
 
 def stop_init(root: Path) -> None:
@@ -91,17 +91,22 @@ def stop_init(root: Path) -> None:
 
 
 def run_inside(
-    root: Path, argv: list[str], *, user: str = "root", stdin: str = "", env: dict[str, str] | None = None
+    root: Path,
+    argv: list[str],
+    *,
+    user: str = "root",
+    stdin: str = "",
+    machine: str = place.FIRST_MACHINE,
 ) -> subprocess.CompletedProcess[str]:
     """Run `argv` inside as `user` and return the outcome; stderr is folded into stdout."""
-    pid = place.init_pid(root)
+    pid = place.init_pid(root, machine)
     if pid is None:
         msg = "the cluster's pid 1 is gone"
         raise MiniError(msg)
     who = identity(root, user)
     return subprocess.run(
         inside_argv(pid, who, "/", argv),
-        env=environment(root, who) | (env or {}),
+        env=environment(root, who) | {"MYSQL_UNIX_PORT": str(root / "run/mariadb/mariadb.sock")},
         input=stdin,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
@@ -111,14 +116,16 @@ def run_inside(
     )
 
 
-def members(root: Path) -> list[Process]:
-    """Return every process whose pid namespace is the cluster's, its pid 1 first."""
-    init = place.init_pid(root)
+def members(root: Path, machine: str = place.FIRST_MACHINE) -> list[Process]:
+    """Return every process whose pid namespace is the machine's, its pid 1 first."""
+    init = place.init_pid(root, machine)
     if init is None:
         return []
-    namespace = _pid_namespace(init)
-    pids = [int(entry.name) for entry in Path("/proc").iterdir() if entry.name.isdigit()]
-    return [_describe(pid) for pid in sorted(pids) if _pid_namespace(pid) == namespace]
+    pids = sorted(int(entry.name) for entry in Path("/proc").iterdir() if entry.name.isdigit())
+    if not place.in_container():  # which sees its own processes only, and may not look at namespaces
+        namespace = _pid_namespace(init)
+        pids = [pid for pid in pids if _pid_namespace(pid) == namespace]
+    return [_describe(pid) for pid in pids]
 
 
 def _pid_namespace(pid: int) -> str:
@@ -134,17 +141,24 @@ def _describe(pid: int) -> Process:
     return Process(pid, int(inner[-1]) if inner else 0, fields.get("Name", "").strip())
 
 
-def find_daemon(root: Path, pid_file: str) -> Process | None:
+def find_daemon(root: Path, pid_file: str, machine: str) -> Process | None:
     """Return the living process that a pid file under ``run/`` names (by its pid inside), or None."""
     text = read_text(root / "run" / pid_file).strip()
     if not text.isdigit():
         return None
-    return next((process for process in members(root) if process.inner_pid == int(text)), None)
+    return next((process for process in members(root, machine) if process.inner_pid == int(text)), None)
 
 
-def is_listening(root: Path, port: int) -> bool:
-    """Return whether something in the cluster listens on TCP `port`, without connecting to it."""
-    pid = place.init_pid(root)
+def can_connect(address: str, port: int) -> bool:
+    """Return whether something accepts TCP connections at `address`."""
+    with socket.socket() as client:
+        client.settimeout(1)
+        return client.connect_ex((address, port)) == 0
+
+
+def is_listening(root: Path, port: int, machine: str = place.FIRST_MACHINE) -> bool:
+    """Return whether something on the machine listens on TCP `port`, without connecting to it."""
+    pid = place.init_pid(root, machine)
     sockets = read_text(Path(f"/proc/{pid}/net/tcp")) + read_text(Path(f"/proc/{pid}/net/tcp6"))
     return any(
         fields[1].endswith(f":{port:04X}") and fields[3] == "0A"

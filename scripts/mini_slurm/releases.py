@@ -37,6 +37,10 @@ RELEASES: Final = (
 )
 
 
+DEBIAN: Final = {"22.05": "bookworm", "24.11": "trixie", "26.05": "sid"}
+"""Slurm release -> Debian release that has it, for clusters in containers."""
+
+
 def parse_version(text: str) -> tuple[int, int]:
     """Return (year, month) of the output of ``slurmctld -V``, e.g. ``slurm-wlm 22.05.8`` -> (22, 5)."""
     words = text.split()

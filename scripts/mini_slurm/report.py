@@ -6,7 +6,7 @@ import json
 from collections import Counter
 from typing import TYPE_CHECKING
 
-from mini_slurm import place, processes
+from mini_slurm import containers, place, processes
 from mini_slurm.place import MiniError
 from mini_slurm.spec import ClusterSpec
 
@@ -29,12 +29,27 @@ def describe(name: str) -> dict[str, object]:
     }
     spec_text = place.read_text(root / "etc/spec.json")
     if spec_text:
-        found["spec"] = json.loads(spec_text)
+        found |= _spec(spec_text)
     if pid is not None:
-        found["daemons"] = dict(sorted(Counter(p.name for p in processes.members(root)).items()))
+        found["daemons"] = dict(sorted(Counter(_process_names(root)).items()))
         found["nodes"] = _nodes(root)
         found["jobs"] = _jobs(root)
     return found
+
+
+def _process_names(root: Path) -> list[str]:
+    machines: tuple[str, ...] = (place.FIRST_MACHINE,)
+    if place.has_containers(root):
+        machines = containers.machines(ClusterSpec.from_json(place.read_text(root / "etc/spec.json")))
+    return [process.name for machine in machines for process in processes.members(root, machine)]
+
+
+def _spec(text: str) -> dict[str, object]:
+    try:
+        ClusterSpec.from_json(text)
+    except MiniError as err:
+        return {"note": str(err)}
+    return {"spec": json.loads(text)}
 
 
 def _state(root: Path, pid: int | None) -> str:
@@ -66,6 +81,8 @@ def text_of(found: dict[str, object]) -> str:
     lines = [f"cluster {found['name']}: {found['state']}"]
     for label, key in (("directory", "directory"), ("slurm.conf", "slurm_conf"), ("site file", "site_file")):
         lines.append(f"  {label:<10} {found[key]}")
+    if "note" in found:
+        lines.append(f"  {'note':<10} {found['note']}")
     for label in ("daemons", "jobs"):
         counts = found.get(label)
         if isinstance(counts, dict):
@@ -89,9 +106,13 @@ def list_text(names: Sequence[str]) -> str:
     rows: list[tuple[str, ...]] = [("NAME", "STATE", "GPU NODES", "GPUS", "DIRECTORY")]
     for name in names:
         root = place.cluster_dir(name)
-        spec = ClusterSpec.from_json(place.read_text(root / "etc/spec.json"))
-        gpus = str(spec.nodes * spec.gpus_per_node)
-        rows.append((name, _state(root, place.init_pid(root)), str(spec.nodes), gpus, str(root)))
+        state = _state(root, place.init_pid(root))
+        try:
+            spec = ClusterSpec.from_json(place.read_text(root / "etc/spec.json"))
+        except MiniError:
+            rows.append((name, state, "?", "?", f"{root} (made by another version)"))
+            continue
+        rows.append((name, state, str(spec.nodes), str(spec.nodes * spec.gpus_per_node), str(root)))
     return "\n".join(table(rows)) + "\n"
 
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from mini_slurm.machines import addresses
 from mini_slurm.people import ACCOUNTS, PEOPLE, SERVICE_USER, uid_of
 from mini_slurm.place import REPO
-from mini_slurm.slurm_files import ADDRESS, HOST
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -20,7 +20,7 @@ socket={root}/run/mariadb/mariadb.sock
 pid-file={root}/run/mariadb/mariadb.pid
 log-error={root}/log/mariadb.log
 tmpdir={root}/var/mariadb-tmp
-skip-networking
+{networking}
 skip-name-resolve
 skip-log-bin
 # Throw-away data: nothing is synced, buffers are small.
@@ -90,6 +90,7 @@ agents:
   vision:
     accounts: [vision]
     base_weight: 0.1
+# Before "bands: {{}}" is added: mode blend and scale 5000, see docs/how-to/mini-slurm.md.
 site_factor:
   mode: dominant
   scale: 1000000
@@ -105,9 +106,9 @@ paths:
 """
 
 
-def mariadb_cnf(root: Path) -> str:
+def mariadb_cnf(spec: ClusterSpec, root: Path) -> str:
     """Return the database server's only option file."""
-    return _MARIADB.format(root=root)
+    return _MARIADB.format(root=root, networking="bind-address=0.0.0.0" if spec.subnet else "skip-networking")
 
 
 def submit_lua(spec: ClusterSpec, root: Path) -> str:
@@ -122,9 +123,10 @@ def site_yaml(spec: ClusterSpec, root: Path) -> str:
     return _SITE_YAML.format(root=root, name=spec.name, partitions=partitions, deadline_ms=spec.hook_deadline_ms)
 
 
-def hosts_text() -> str:
-    """Return the namespace's /etc/hosts."""
-    return f"127.0.0.1 localhost\n{ADDRESS} {HOST}\n"
+def hosts_text(spec: ClusterSpec) -> str:
+    """Return /etc/hosts of every machine."""
+    lines = ["127.0.0.1 localhost", *(f"{address} {name}" for name, address in addresses(spec).items())]
+    return "\n".join(lines) + "\n"
 
 
 def accounts_text(cluster: str) -> str:

@@ -5,23 +5,25 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from mini_slurm.machines import CONTROLLER, DATABASE, accounting_host, addresses
 from mini_slurm.packages import LUA_PLUGIN
 from mini_slurm.spec import ClusterSpec, NodeGroup, fold
 
 if TYPE_CHECKING:
     from mini_slurm.releases import Release
 
-ADDRESS: Final = "10.99.0.1"
-"""Address of the controller inside its own network namespace; the same in every cluster."""
-HOST: Final = "ctl"
 CTLD_PORT: Final = 6817
 DBD_PORT: Final = 6819
+DB_PORT: Final = 3306
 DB_NAME: Final = "slurm_acct"
+CONTAINER_GPUS: Final = "/dev/fakegpu"
+"""First part of a GPU's path in a container, where each node has a /dev of its own."""
+_CONTAINER_MUNGE: Final = Path("/run/munge")
+"""In containers each machine has a munged of its own on the default socket, as on a real cluster."""
 
 _DEFAULT_MEM_PER_CPU_MIB: Final = 1024
 
 _FIXED: Final = f"""\
-SlurmctldHost={HOST}({ADDRESS})
 SlurmctldPort={CTLD_PORT}
 SlurmUser=slurm
 AuthType=auth/munge
@@ -59,7 +61,6 @@ PreemptType=preempt/qos
 PreemptMode=REQUEUE
 # Accounting.
 AccountingStorageType=accounting_storage/slurmdbd
-AccountingStorageHost={HOST}
 AccountingStoragePort={DBD_PORT}
 AccountingStorageEnforce=associations,limits,qos
 AccountingStoreFlags=job_comment
@@ -79,10 +80,13 @@ _SCHEDULER_PARAMETERS: Final = (
 
 def slurm_conf(spec: ClusterSpec, root: Path, release: Release) -> str:
     """Return slurm.conf for `spec` in directory `root` on the Slurm that `release` describes."""
-    socket = f"{root}/run/munge/munge.socket"
+    socket = munge_socket(spec, root)
+    dbd_host = accounting_host(spec)
     tres = ["gres/gpu", *(f"gres/gpu:{gpu}" for gpu in spec.types)]
     lines = [
         f"ClusterName={spec.name}",
+        f"SlurmctldHost={CONTROLLER}({addresses(spec)[CONTROLLER]})",
+        f"AccountingStorageHost={dbd_host}",
         f"AuthInfo={','.join((f'socket={socket}', *release.auth_info))}",
         # Without it slurmctld asks the host's munge when it talks to slurmdbd.
         f"AccountingStoragePass={socket}",
@@ -104,6 +108,16 @@ def slurm_conf(spec: ClusterSpec, root: Path, release: Release) -> str:
     return _FIXED + "\n".join(lines) + "\n"
 
 
+def munge_folder(spec: ClusterSpec, root: Path) -> Path:
+    """Return the directory of munged's socket."""
+    return _CONTAINER_MUNGE if spec.subnet else root / "run/munge"
+
+
+def munge_socket(spec: ClusterSpec, root: Path) -> Path:
+    """Return munged's socket: private to the cluster, or to the container."""
+    return munge_folder(spec, root) / "munge.socket"
+
+
 def _hook_lines(spec: ClusterSpec, root: Path) -> list[str]:
     if not spec.hook:
         return []
@@ -121,9 +135,11 @@ def _node_line(spec: ClusterSpec, group: NodeGroup) -> str:
     sockets = 2 if spec.cpus_per_node % 2 == 0 else 1
     last = group.first_port + len(group.names) - 1
     port = str(last) if len(group.names) == 1 else f"[{group.first_port}-{last}]"
+    # A node in a container has its own address, which /etc/hosts tells.
+    where = "" if spec.subnet else f"NodeHostname={CONTROLLER} NodeAddr=127.0.0.1 Port={port} "
     gres = f" Gres=gpu:{group.gpu_type}:{spec.gpus_per_node}" if group.gpu_type else ""
     return (
-        f"NodeName={fold(group.names)} NodeHostname={HOST} NodeAddr=127.0.0.1 Port={port} "
+        f"NodeName={fold(group.names)} {where}"
         f"Sockets={sockets} CoresPerSocket={spec.cpus_per_node // sockets} ThreadsPerCore=1 "
         f"RealMemory={spec.mem_per_node_mib}{gres} Feature={group.gpu_type or 'cpu'} State=UNKNOWN"
     )
@@ -144,23 +160,25 @@ def _partition_lines(spec: ClusterSpec) -> list[str]:
 
 def gres_conf(spec: ClusterSpec, root: Path) -> str:
     """Return gres.conf: each GPU is a null device with a GPU's name."""
-    files = "gpu0" if spec.gpus_per_node == 1 else f"gpu[0-{spec.gpus_per_node - 1}]"
+    stem = CONTAINER_GPUS if spec.subnet else f"{root}/dev/gpu"
+    numbers = "0" if spec.gpus_per_node == 1 else f"[0-{spec.gpus_per_node - 1}]"
     groups = [group for group in spec.groups() if group.gpu_type]
-    lines = [f"NodeName={fold(g.names)} Name=gpu Type={g.gpu_type} File={root}/dev/{files}" for g in groups]
+    lines = [f"NodeName={fold(g.names)} Name=gpu Type={g.gpu_type} File={stem}{numbers}" for g in groups]
     return "AutoDetect=off\n" + "\n".join(lines) + "\n"
 
 
-def slurmdbd_conf(root: Path, password: str) -> str:
+def slurmdbd_conf(spec: ClusterSpec, root: Path, password: str) -> str:
     """Return slurmdbd.conf; it carries the database's password, so it must be readable by slurm only."""
+    host = accounting_host(spec)
     return f"""\
-DbdHost={HOST}
-DbdAddr={ADDRESS}
+DbdHost={host}
+DbdAddr={addresses(spec)[host]}
 DbdPort={DBD_PORT}
 SlurmUser=slurm
 AuthType=auth/munge
-AuthInfo=socket={root}/run/munge/munge.socket
+AuthInfo=socket={munge_socket(spec, root)}
 StorageType=accounting_storage/mysql
-StorageHost=localhost
+StorageHost={DATABASE if spec.subnet else "localhost"}
 StorageUser=slurm
 StoragePass={password}
 StorageLoc={DB_NAME}

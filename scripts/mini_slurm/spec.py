@@ -24,7 +24,10 @@ class NodeGroup:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClusterSpec:
-    """The shape of a cluster; memory in MiB per node; `hook` is one of `HOOKS` or empty."""
+    """The shape of a cluster; memory in MiB per node; `hook` is one of `HOOKS` or empty.
+
+    A cluster in containers has `release`, a key of `releases.DEBIAN`, and `subnet`, three bytes of an IPv4 address.
+    """
 
     name: str
     nodes: int = 4
@@ -35,6 +38,8 @@ class ClusterSpec:
     cpu_nodes: int = 1
     hook: str = ""
     hook_deadline_ms: int = 20
+    release: str = ""
+    subnet: str = ""
 
     def __post_init__(self) -> None:
         problems = self._problems()
@@ -86,9 +91,13 @@ class ClusterSpec:
 
     @classmethod
     def from_json(cls, text: str) -> ClusterSpec:
-        """Return the spec that `to_json` wrote."""
-        fields = json.loads(text)
-        return cls(**(fields | {"types": tuple(fields["types"])}))
+        """Return the spec that `to_json` wrote; what is missing has its default. Refuse one of another version."""
+        try:
+            fields = json.loads(text)
+            return cls(**(fields | {"types": tuple(fields.get("types", DEFAULT_TYPES))}))
+        except (AttributeError, TypeError, ValueError) as err:
+            msg = f"made by another version of mini-slurm ({err})"
+            raise MiniError(msg) from err
 
 
 def fold(names: tuple[str, ...]) -> str:

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from statistics import median_low
 from typing import TYPE_CHECKING, Final
 
-from policies.ownership import Resolver
 from policies.quota.layout import HIGHEST_BORROW_PRIORITY
 from policies.quota.outage import nodes_not_counted
 from policies.records import Observation
@@ -18,6 +15,7 @@ from slurm_plugin.bands.desired import NOT_COPIED_GROUP, band_names, site_maximu
 from slurm_plugin.bands.out_nodes import describe_out
 from slurm_plugin.bands.partitions import partition_complaints
 from slurm_plugin.bands.priorities import RAISED_PRIORITY, BandOrder, guaranteed_priority
+from slurm_plugin.bands.quota_complaints import excess_complaints, quota_complaints
 from slurm_plugin.priority_factors import factor_maxima
 
 if TYPE_CHECKING:
@@ -27,7 +25,6 @@ if TYPE_CHECKING:
     from policies.site_policy import SitePolicy
     from slurm_plugin.bands.accounting import Accounting
 
-_GPU: Final = "gres/gpu"
 _LIMITS: Final = frozenset({"limits", "safe", "all"})
 _NO_TIME: Final = frozenset({"", "00:00:00", "0", "NONE"})
 _QOS: Final = frozenset({"qos", "all"})
@@ -62,6 +59,7 @@ def run_precheck(
             *_untracked(quotas, around.config),
             *_template(policy, accounting),
             *_band_order(policy, accounting, around.config, ours),
+            *excess_complaints(policy, around.observation),
             *blocking,
         ),
         warnings=(
@@ -70,7 +68,7 @@ def run_precheck(
             *_group_limits(policy, accounting),
             *_sub_accounts(policy, accounting),
             *_unknown_accounts(policy, accounting),
-            *_caps(policy, quotas, around.observation),
+            *quota_complaints(policy, quotas, around.observation),
             *_out_nodes(policy, around.observation),
             *warning,
         ),
@@ -224,41 +222,3 @@ def _out_nodes(policy: SitePolicy, seen: Observation) -> Iterator[Complaint]:
             what=f"{describe_out(out)}, not counted",
             why="quota: auto splits what is in service; when a node is back, apply again",
         )
-
-
-def _caps(policy: SitePolicy, quotas: tuple[AgentQuota, ...], seen: Observation) -> Iterator[Complaint]:
-    usual = _usual_gpus(policy, seen)
-    kinds = {agent.name: agent.quota.kind for agent in policy.agents}
-    for quota in quotas:
-        if kinds[quota.agent] is QuotaKind.NONE:
-            continue
-        nominal, cap = dict(quota.nominal or ()), dict(quota.borrow_cap)
-        for name in sorted(set(nominal) & set(cap)):
-            if nominal[name] and not cap[name]:
-                needed = math.ceil(1 / policy.bands.borrow_frac) if policy.bands and policy.bands.borrow_frac else 0
-                yield Complaint(
-                    what=f"agent {quota.agent} can borrow no {name}: its cap rounds to 0 of {nominal[name]}",
-                    why="idle quota of others stays idle for it, except opportunistically",
-                    fix=f"site file: agents.{quota.agent}.borrowing_limit: {{{name}: 1}}"
-                    + (f", or a quota of {needed} or more" if needed else ""),
-                )
-        job = usual.get(quota.agent, 0)
-        if 0 < cap.get(_GPU, job) < job:
-            yield Complaint(
-                what=f"agent {quota.agent} may borrow {cap[_GPU]} GPUs, its usual job takes {job}",
-                why="such a job never fits into the borrow band",
-                fix=f"site file: agents.{quota.agent}.borrowing_limit: {{{_GPU}: {job}}}",
-            )
-
-
-def _usual_gpus(policy: SitePolicy, seen: Observation) -> dict[str, int]:
-    """Middle GPU count of each agent's present GPU jobs, array tasks counted one by one."""
-    resolver = Resolver.from_observation(seen, policy)
-    sizes: dict[str, list[int]] = {}
-    for job in seen.jobs:
-        gpus = dict(job.tres).get(_GPU, 0)
-        if gpus and (job.state.is_pending or job.state.holds_resources):
-            agent = resolver.decide_one(job).agent
-            if agent is not None:
-                sizes.setdefault(agent, []).extend([gpus] * min(job.n_tasks, 1_000))
-    return {agent: median_low(found) for agent, found in sizes.items()}

@@ -53,7 +53,7 @@ def band_cells(standing: AgentStanding, bands: BandStanding) -> dict[str, object
         "quota": _of(bands.nominal, tres, absent="unlimited"),
         "used": _of(bands.guaranteed, tres),
         "borrowed": _of(bands.borrow, tres),
-        "of cap": _of(bands.borrow_cap, tres, absent="unlimited"),
+        "of cap": _of(bands.borrow_cap, tres, absent="unlimited") if bands.has_borrow else None,
         "opport.": _of(bands.opportunistic, tres),
         "other": _of(bands.outside, tres),
         "lent": _of(bands.lent, tres),

@@ -78,7 +78,10 @@ def _fields(change: object) -> dict[str, Any]:
 
 
 def print_plan(plan: BandPlan) -> None:
-    """Print the difference line by line, then what stands against it and what one should know."""
+    """Print the difference line by line, then what stands against it and what one should know, and how much it is."""
+    if not plan.difference.is_empty:
+        print_line("Changes that make slurmdbd as the site file wants it:")
+        print_line()
     for change in plan.difference.changes:
         for line in describe(change):
             print_line(line)
@@ -88,6 +91,14 @@ def print_plan(plan: BandPlan) -> None:
         print_line("No difference: slurmdbd is as the site file wants it.")
     _print_complaints("warning", plan.precheck.warnings)
     _print_complaints("forbidden", plan.precheck.blockers)
+    if not plan.difference.is_empty or plan.precheck.blockers or plan.precheck.warnings:
+        print_line()
+        print_line(_summary(plan))
+
+
+def _summary(plan: BandPlan) -> str:
+    n_lines = sum(len(describe(change)) for change in plan.difference.changes) + len(plan.difference.retired)
+    return f"{n_lines} changes, {len(plan.precheck.warnings)} warnings, {len(plan.precheck.blockers)} forbidden."
 
 
 def _print_complaints(word: str, complaints: Sequence[Complaint]) -> None:

@@ -4,18 +4,20 @@ from __future__ import annotations
 
 import os
 import pwd
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Final
 
 from policies.site_policy import Mode
 from slurm_plugin.cli._numbers import duration
 from slurm_plugin.doctor.host import DEFAULT_USER
 from slurm_plugin.doctor.ping import ping_hook
-from slurm_plugin.qos_helper.client import HelperUnavailableError, SocketQosHelper, helper_socket
+from slurm_plugin.qos_helper.probe import WITHOUT, how_to_start, probe_helper
 from slurm_plugin.rebalancer.lease import lease_holder
 from slurm_plugin.rebalancer.standings import FILE_NAME as STANDINGS_NAME
 from slurm_plugin.rebalancer.standings import read_standings_age_s
 from slurm_plugin.site.switch import off_reason
+
+_NO_ANSWER: Final = "no answer"
 
 if TYPE_CHECKING:
     from policies.site_policy import SitePolicy
@@ -46,6 +48,16 @@ class Health:
     hook: str
     qos_helper: str | None
 
+    @property
+    def lacks_helper(self) -> bool:
+        """Whether bands are steered here and no QOS helper answers."""
+        return self.qos_helper is not None and self.qos_helper.startswith(_NO_ANSWER)
+
+    def aged(self, seconds: float) -> Health:
+        """Return the same as it is to be shown ``seconds`` after it was seen."""
+        age_s = self.last_cycle_age_s
+        return self if age_s is None else replace(self, last_cycle_age_s=age_s + seconds)
+
 
 def check_health(site: SiteFile, *, now_s: float) -> Health:
     """Look at the switch, the lease, the standings file and the hook's socket."""
@@ -71,18 +83,16 @@ def check_health(site: SiteFile, *, now_s: float) -> Health:
 
 
 def _ping_helper(site: SiteFile) -> str:
-    path = helper_socket(site)
-    try:
-        SocketQosHelper(path=path, timeout_s=1.0).ping()
-    except HelperUnavailableError as err:
-        if os.access(path, os.F_OK) and not os.access(path, os.W_OK):
-            return "listens (only root and the rebalancer's user may ask it)"
-        return f"no answer ({err}): jobs are ordered and overflow, but ranks and Preempt lists stay as they are"
+    probe = probe_helper(site)
+    if probe.is_closed:
+        return "listens (only root and the rebalancer's user may ask it)"
+    if probe.error:
+        return f"{_NO_ANSWER} ({probe.error}): jobs are ordered, but {WITHOUT}. Start it: {how_to_start()}"
     return "answers"
 
 
 def describe_write(policy: SitePolicy, *, is_off: bool) -> str:
-    """Return what becomes of a site factor that should be written."""
+    """Return what becomes of a change that needs no QOS helper."""
     if policy.mode is not Mode.ENFORCE:
         return f"mode {policy.mode.value}, nothing is written"
     return "nothing is written while FairGPU is off" if is_off else "the next cycle writes it"

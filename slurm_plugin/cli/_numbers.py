@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
@@ -50,6 +51,11 @@ def amounts(tres: Sequence[str], values: Sequence[int]) -> str:
 def amount(name: str, value: int) -> str:
     """Return one amount; memory is in MiB."""
     return f"{value}M" if name == "mem" else str(value)
+
+
+def moment(at_s: float | None) -> str | None:
+    """Return a time of day with its date, local: ``2026-11-30 20:15:02``; ``None`` stays so."""
+    return None if at_s is None else time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(at_s))
 
 
 def duration(seconds: float) -> str:

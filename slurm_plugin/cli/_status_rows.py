@@ -13,10 +13,10 @@ from slurm_plugin.cli._numbers import amount, amounts, decimal, duration
 from slurm_plugin.cli._output import print_table
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
     from policies.fairness.sla_weight import IndicatorReading
-    from policies.plan import AgentStanding, Plan
+    from policies.plan import AgentStanding, Decision, Plan
     from policies.records import AgentName
     from slurm_plugin.cli._health import Health
     from slurm_plugin.cli._watch import Seen
@@ -137,9 +137,9 @@ def mode_line(snapshot: Snapshot, health: Health | None) -> str:
     return f"{text}, on" if health.off_reason is None else f"{text}, OFF ({health.off_reason or 'no reason given'})"
 
 
-def describe_decisions(plan: Plan) -> str:
-    """Return how many decisions of each kind a plan has: ``3 site factor(s), 1 borrow rank(s)``."""
-    counts = Counter(_WORDS[type(decision).__name__] for decision in plan.decisions)
+def describe_decisions(decisions: Iterable[Decision]) -> str:
+    """Return how many decisions of each kind there are: ``3 site factor(s), 1 borrow rank(s)``."""
+    counts = Counter(_WORDS[type(decision).__name__] for decision in decisions)
     return ", ".join(f"{count} {word}" for word, count in counts.items())
 
 

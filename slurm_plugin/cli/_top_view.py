@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from slurm_plugin.cli._top_feed import Picture
     from slurm_plugin.cli._watch import Seen
 
-NARROWEST: Final = 80
 _MIN_BAR: Final = 6
 _MAX_BAR: Final = 48
 _LONGEST_AGENT: Final = 12
@@ -42,7 +41,7 @@ def render(picture: Picture, *, now_s: float, width: int, keys: str = "", waitin
     now_s : float
         Seconds since the epoch; ages are counted from it.
     width : int
-        Columns; below ``NARROWEST`` lines are cut.
+        Columns of the screen.
     keys : str
         What the keys do, for the head of the page.
     waiting_s : float
@@ -59,7 +58,8 @@ def render(picture: Picture, *, now_s: float, width: int, keys: str = "", waitin
     parts += [Text(), _agents(seen, width), Text(_BAR_LEGEND, style="dim"), Text()]
     parts += [_line(text, width) for text in (*_reclaims(seen), *describe_disruption(seen), *_findings(seen))]
     if seen.health is not None:
-        parts += [_line(text, width) for text in describe_health(seen.health)]
+        aged = seen.health.aged(max(0.0, now_s - seen.snapshot.now_s))
+        parts += [_line(text, width) for text in describe_health(aged)]
     parts.append(Text(clean(describe_budget(seen.budget, seen.load))))
     return Group(*parts)
 
@@ -90,46 +90,61 @@ def _agents(seen: Seen, width: int) -> Table:
     readings = sla_readings(seen.snapshot)
     uses = [band_use(standing, plan.tres) for standing in plan.standings]
     rows = [_row(standing, use, readings[standing.agent]) for standing, use in zip(plan.standings, uses, strict=True)]
-    columns = ("agent", "weight", "quota", "use", "borr.", "opp.", "lent", "share", "pend.", "SLA")
-    names = {use.tres for use in uses}
-    taken = sum(max(map(len, cells)) + 1 for cells in zip(columns, *rows, strict=True))
-    n_bar = max(_MIN_BAR, min(_MAX_BAR, max(width, NARROWEST) - taken))
+    names, n_bar = _fit(rows, width)
     table = Table(box=None, pad_edge=False, padding=(0, 1, 0, 0), show_edge=False)
-    for place, name in enumerate(columns):
-        if place == _BAR_PLACE:
-            heading = names.pop() if len(names) == 1 else "use by band"
-            table.add_column(Text(heading[:n_bar]), width=n_bar, no_wrap=True)
+    shown_tres = {use.tres for use in uses}
+    heading = shown_tres.pop() if len(shown_tres) == 1 else "use by band"
+    for name in names:
         is_text = name in {"agent", "SLA"}
         table.add_column(Text(name), justify="left" if is_text else "right", no_wrap=True)
+        if name == _BAR_AFTER and n_bar:
+            table.add_column(Text(heading[:n_bar]), width=n_bar, no_wrap=True)
     full = max((max(use.quota or 0, use.total) for use in uses), default=0)
     for row, use in zip(rows, uses, strict=True):
-        cells = [Text(cell) for cell in row]
-        cells.insert(_BAR_PLACE, bar(use, full=full, width=n_bar))
+        cells = [Text(row[name]) for name in names]
+        if n_bar:
+            cells.insert(names.index(_BAR_AFTER) + 1, bar(use, full=full, width=n_bar))
         table.add_row(*cells)
     return table
 
 
-_BAR_PLACE: Final = 4
+def _fit(rows: Sequence[Mapping[str, str]], width: int) -> tuple[list[str], int]:
+    """Return the columns for which there is room, and the bar's: it shrinks first and goes first, no cell is cut."""
+    names = list(_COLUMNS)
+    needs = {name: max(len(name), *(len(row[name]) for row in rows), 0) + 1 for name in names}
+    for drop in _DROPPED:
+        if sum(needs[name] for name in names) <= width:
+            break
+        names.remove(drop)
+    n_left = width - sum(needs[name] for name in names)
+    return names, min(_MAX_BAR, n_left) if n_left >= _MIN_BAR and len(names) == len(_COLUMNS) else 0
+
+
+_COLUMNS: Final = ("agent", "weight", "quota", "use", "borr.", "opp.", "lent", "share", "pend.", "SLA")
+_DROPPED: Final = ("SLA", "share", "weight", "pend.", "lent", "opp.", "borr.", "quota")
+"""Columns that go one after the other on a narrow screen, once the bar is gone."""
+
+_BAR_AFTER: Final = "use"
 """The bar stands behind the number of what is in use."""
 
 
-def _row(standing: AgentStanding, use: BandUse, readings: Sequence[IndicatorReading]) -> list[str]:
+def _row(standing: AgentStanding, use: BandUse, readings: Sequence[IndicatorReading]) -> dict[str, str]:
     cells = agent_cells(standing, readings)
     bands = {} if standing.bands is None else band_cells(standing, standing.bands)
     quota = "-" if use.quota is None else amount(use.tres, use.quota)
     name = clean(standing.agent)
-    return [
-        name if len(name) <= _LONGEST_AGENT else f"{name[: _LONGEST_AGENT - 1]}~",
-        str(cells["weight"]),
-        quota,
-        amount(use.tres, use.total),
-        str(bands.get("borrowed", "-")),
-        str(bands.get("opport.", "-")),
-        str(bands.get("lent", "-")),
-        str(cells["share"]),
-        str(cells["pending"]),
-        str(cells["SLA"]),
-    ]
+    return {
+        "agent": name if len(name) <= _LONGEST_AGENT else f"{name[: _LONGEST_AGENT - 1]}~",
+        "weight": str(cells["weight"]),
+        "quota": quota,
+        "use": amount(use.tres, use.total),
+        "borr.": str(bands.get("borrowed", "-")),
+        "opp.": str(bands.get("opport.", "-")),
+        "lent": str(bands.get("lent", "-")),
+        "share": str(cells["share"]),
+        "pend.": str(cells["pending"]),
+        "SLA": str(cells["SLA"]),
+    }
 
 
 def bar(use: BandUse, *, full: int, width: int) -> Text:
@@ -174,5 +189,5 @@ def _findings(seen: Seen) -> list[str]:
 
 def _line(text: str, width: int) -> Text:
     line = Text(clean(text), no_wrap=True, overflow="ellipsis")
-    line.truncate(max(width, NARROWEST), overflow="ellipsis")
+    line.truncate(width, overflow="ellipsis")
     return line

@@ -83,6 +83,8 @@ def _apply(found: Reach, journal: BandJournal, *, yes: bool) -> None:
     if plan.difference.is_empty:
         return
     _confirm(yes=yes)
+    talk("")
+    talk("Writing:")
     hands = Hands(runner=found.runner, journal=journal, cluster=plan.accounting.cluster, say=talk)
     apply_changes(plan.difference.changes, plan.accounting, hands)
     report = RemovalReport()
@@ -112,6 +114,8 @@ def _remove(found: Reach, *, yes: bool, dry_run: bool, is_waiting: bool) -> None
             journal.close_restored(at_s=time.time())
             return
         _confirm(yes=yes)
+        talk("")
+        talk("Writing:")
         hands = Hands(runner=found.runner, journal=journal, cluster=site.policy.cluster.lower(), say=talk)
         report = remove_bands(_removal(found, names, is_waiting=is_waiting), found.client, hands)
     _print_removal(report)
@@ -126,6 +130,9 @@ def _show_removal(found: Reach, journal: BandJournal) -> frozenset[str] | None:
     journal.created.update(own_names(found.site))
     names = frozenset(journal.created) & {row.name for row in accounting.qos}
     changes = compute_difference(Desired(qos=(), associations=()), accounting, journal).changes
+    if changes or names:
+        print_line("Changes that take everything of ours out of slurmdbd:")
+        print_line()
     for change in changes:
         for line in describe(change):
             print_line(line)
@@ -159,12 +166,18 @@ def _require_quiet(found: Reach) -> None:
     )
 
 
+def _is_terminal() -> bool:
+    return sys.stdin.isatty()
+
+
 def _confirm(*, yes: bool) -> None:
     if yes:
         return
-    if not sys.stdin.isatty():
+    if not _is_terminal():
         raise click.UsageError("no terminal to ask on: look at 'fairgpu plan', then use --yes")
-    click.confirm("Make these changes?", abort=True, err=True)
+    if not click.confirm("Make these changes?", err=True):
+        talk("Nothing was changed.")
+        sys.exit(EXIT_FAILED)
 
 
 def _print_removal(report: RemovalReport) -> None:

@@ -10,22 +10,23 @@ import click
 
 from policies.errors import UnknownJobError
 from policies.explanation import JobExplanation, QueuePlace, WeightArithmetic, explain_job
-from policies.quota.amounts import format_tres
 from policies.quota.names import Band
 from policies.startability import Startability
 from slurm_plugin.cli._fresh import Looked, look, snapshot_option
 from slurm_plugin.cli._health import describe_write, is_surely_off
-from slurm_plugin.cli._history import history_path
-from slurm_plugin.cli._numbers import amount, decimal, duration, exact
+from slurm_plugin.cli._history import history_path, history_readers, published_reclaims
+from slurm_plugin.cli._numbers import amount, decimal, duration, exact, moment
 from slurm_plugin.cli._options import EXIT_FAILED, json_option, site_option, slurm_bin_dir_option
 from slurm_plugin.cli._output import echo_json, print_line, print_table, talk
 from slurm_plugin.cli._status_rows import describe_reading
+from slurm_plugin.rebalancer.own_qos import OwnQos
 from slurm_plugin.rebalancer.store import HistoryError, HistoryStore
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from policies.plan import BandStanding
+    from policies.records import JobRecord, Tres
     from slurm_plugin.site import SiteFile
 
 _N_ROWS: Final = 5
@@ -36,7 +37,7 @@ Rows = Sequence[Mapping[str, Any]]
 class Past(NamedTuple):
     """What the history knows of a job: its rows, the last decisions about it, when it was taken back.
 
-    ``unread`` says why the history could not be asked.
+    ``unread`` says why the history could not be asked, ``readers`` who may; ``reclaims`` are the published ones then.
     """
 
     jobs: Rows = ()
@@ -44,6 +45,7 @@ class Past(NamedTuple):
     moves: Rows = ()
     reclaims: Rows = ()
     unread: str = ""
+    readers: str = ""
 
     def rows(self) -> dict[str, Rows]:
         """Return the rows by table, for JSON."""
@@ -91,6 +93,7 @@ def explain_command(
         echo_json({"explanation": explanation, "history": past.rows()})
     else:
         _print_explanation(explanation, looked)
+        _print_unseen_reclaims(explanation.job, past, looked)
         _print_past(past)
 
 
@@ -103,10 +106,28 @@ def _tell_past(job_id: str, past: Past, *, as_json: bool) -> None:
         sys.exit(EXIT_FAILED)
     if as_json:
         return
+    if not past.jobs:
+        print_line(f"Job {job_id} is not in Slurm's queue any more; {past.unread or 'the history has no row of it'}.")
+        _print_past(past)
+        return
     print_line(f"Job {job_id} is not in Slurm's queue any more. The history says:")
-    names = ("job_id", "agent", "source", "user", "account", "state", "submit_s", "start_s", "end_s", "site_factor")
-    print_table("", names, [[row[name] for name in names] for row in past.jobs])
+    print_table("", tuple(_past_cells(past.jobs[0])), [tuple(_past_cells(row).values()) for row in past.jobs])
     _print_past(past)
+
+
+def _past_cells(row: Mapping[str, Any]) -> dict[str, object]:
+    """Return a job of the history by heading; it was seen last when its row changed, and missed at its end."""
+    start_s, end_s = row["start_s"], row["end_s"]
+    names = ("job_id", "agent", "source", "user", "account")
+    is_over = end_s is not None
+    return {
+        **{name.replace("_", " "): row[name] for name in names},
+        "state": f"ended (last seen before {moment(end_s)})" if is_over else row["state"],
+        "submitted": moment(row["submit_s"]),
+        "started": moment(start_s),
+        "ran": duration(max(0.0, end_s - start_s)) if is_over and start_s else None,
+        "site factor": row["site_factor"],
+    }
 
 
 def _fetch_past(site: SiteFile | None, job_id: str) -> Past:
@@ -115,7 +136,7 @@ def _fetch_past(site: SiteFile | None, job_id: str) -> Past:
     try:
         path = history_path(site)
         if path is None:
-            return Past(unread="there is no history yet")
+            return _public_past(site, job_id, "there is no history yet")
         with HistoryStore(path) as store:
             jobs = store.query("SELECT * FROM jobs WHERE job_id = ? ORDER BY submit_s", (job_id,))
             decisions, moves, reclaims = (
@@ -123,11 +144,16 @@ def _fetch_past(site: SiteFile | None, job_id: str) -> Past:
             )
     except PermissionError:
         # The usual case of a researcher where the site keeps the history to itself: no reason to complain each time.
-        return Past(unread="the history is not readable for this user")
+        return _public_past(site, job_id, "the history is not readable for this user")
     except (HistoryError, OSError) as err:
         talk(f"fairgpu: the history cannot be read: {err}")
-        return Past(unread="the history cannot be read")
+        return _public_past(site, job_id, "the history cannot be read")
     return Past(jobs=jobs, decisions=decisions, moves=moves, reclaims=reclaims)
+
+
+def _public_past(site: SiteFile, job_id: str, unread: str) -> Past:
+    rows = [row for row in published_reclaims(site) if row["job_id"] == job_id][-_N_ROWS:]
+    return Past(reclaims=rows, unread=unread, readers=history_readers(site))
 
 
 def _latest(store: HistoryStore, table: str, job_id: str) -> Rows:
@@ -172,13 +198,21 @@ def _print_band(told: JobExplanation, looked: Looked) -> None:
         print_line(f"          it may not borrow: {bands.may_not_borrow}")
     if bands.reclaimed_s:
         print_line(f"          taken back {len(bands.reclaimed_s)} time(s) within the window")
+    if bands.ending:
+        whom = "where it is to run" if bands.n_claims_before else "for it"
+        print_line(f"          {_jobs_are(len(bands.ending))} ending {whom} now: {', '.join(bands.ending)}")
     if bands.takes_back:
-        print_line(f"          Slurm is expected to take back for it: {', '.join(bands.takes_back)}")
+        besides = " besides" if bands.ending else ""
+        print_line(f"          Slurm is expected to take back for it{besides}: {', '.join(bands.takes_back)}")
     if bands.takes_back and bands.n_claims_before:
         print_line(
             f"          {bands.n_claims_before} claim(s) wait before it: Slurm ends one job per node at a time, "
             "so each may hold it up for KillWait"
         )
+
+
+def _jobs_are(n_jobs: int) -> str:
+    return "1 job is" if n_jobs == 1 else f"{n_jobs} jobs are"
 
 
 def _describe_band(band: Band, standing: BandStanding | None) -> str:
@@ -189,7 +223,11 @@ def _describe_band(band: Band, standing: BandStanding | None) -> str:
         Band.BORROW: (standing.borrow, standing.borrow_cap),
         Band.OPPORTUNISTIC: (standing.opportunistic, ()),
     }[band]
-    return f"{band.value}: {format_tres(used)} in use" + (f" of {format_tres(limit)}" if limit else "")
+    return f"{band.value}: {_with_units(used)} in use" + (f" of {_with_units(limit)}" if limit else "")
+
+
+def _with_units(tres: Tres) -> str:
+    return ",".join(f"{name}={amount(name, held)}" for name, held in tres) or "nothing"
 
 
 def _waits(told: JobExplanation) -> str:
@@ -248,9 +286,22 @@ def _print_queue(place: QueuePlace, *, is_startable: bool) -> None:
         print_table("Just before it", ("job", "agent", "tag", "site factor"), rows)
 
 
+def _print_unseen_reclaims(job: JobRecord, past: Past, looked: Looked) -> None:
+    """Say of a restart that nobody tells this user about what Slurm shows anybody."""
+    own = OwnQos.from_policy(looked.snapshot.site_policy)
+    may_be_reclaim = own.is_borrowed(job.qos) or (job.qos in own.bands and job.state.is_pending)
+    if not job.restarts or not may_be_reclaim or not past.readers or past.reclaims:
+        return
+    times = "once" if job.restarts == 1 else f"{job.restarts} times"
+    print_line(
+        f"Restarted {times}; on borrowed quota a restart is usually a reclaim. Its history is readable by "
+        f"{past.readers} only: ask them, or ask your admin to make you a member of that group"
+    )
+
+
 def _print_past(past: Past) -> None:
     for row in past.reclaims:
-        after = f"after {duration(row['ran_s'])} on {row['nodes'] or 'its nodes'}"
+        after = f"after {duration(row['ran_s'])} on {row.get('nodes') or 'its nodes'}"
         print_line(f"Taken back from you because {row['reason']} (restart {row['restarts']}, {after}).")
     names = ("cycle_id", "old", "new", "outcome", "reason")
     if past.moves:

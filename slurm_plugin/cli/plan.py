@@ -11,7 +11,7 @@ from slurm_plugin.bands.journal import read_journal
 from slurm_plugin.bands.planning import make_band_plan
 from slurm_plugin.cli._bands import as_record, print_plan, reach
 from slurm_plugin.cli._options import EXIT_FAILED, json_option, site_option, slurm_bin_dir_option
-from slurm_plugin.cli._output import echo_json
+from slurm_plugin.cli._output import echo_json, print_line
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -42,6 +42,9 @@ def plan_command(site_path: Path | None, as_json: bool, slurm_bin_dir: Path | No
         echo_json(as_record(plan))
     else:
         print_plan(plan)
+        if not plan.difference.is_empty:
+            fixed = "mend what is forbidden, then: fairgpu plan" if plan.precheck.blockers else "fairgpu apply"
+            print_line(f"Next: {fixed}")
     if plan.precheck.blockers:
         sys.exit(EXIT_FAILED)
     if exit_code and not plan.difference.is_empty:

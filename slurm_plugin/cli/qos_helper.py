@@ -24,7 +24,8 @@ def qos_helper_command(site_path: Path | None, slurm_bin_dir: Path | None) -> No
 
     Run it as a user who may change QOSes in slurmdbd (SlurmUser). It listens on a Unix socket for the owner of the
     state directory, accepts nothing but changes of this site's own QOSes, and logs each one. Without it jobs are
-    still ordered and still overflow into the borrow band; ranks and Preempt lists stay as 'fairgpu apply' wrote them.
+    still ordered; ranks and Preempt lists stay as they are, and no job moves into a borrow band that its agent's own
+    list lacks.
 
     \b
     Examples:

@@ -75,6 +75,8 @@ def _restore_lists(site: SiteFile, client: CliSlurm) -> None:
     report = preempt_lists.restore_lists(site.policy, client, SocketQosHelper(path=helper_socket(site)))
     for name in report.restored:
         print_line(f"{name}: full Preempt list again")
+    for name in report.ranks:
+        print_line(f"{name}: borrow rank as apply wrote it again")
     for name, text in report.failed:
         talk(f"{name}: {text}")
     if report.failed:

@@ -8,15 +8,15 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from slurm_plugin.cli._band_table import LEGEND, bands_section
+from slurm_plugin.cli._fate import describe_fates
 from slurm_plugin.cli._fresh import make_client, snapshot_option
-from slurm_plugin.cli._health import describe_health, describe_write
+from slurm_plugin.cli._health import describe_health
 from slurm_plugin.cli._options import json_option, site_option, slurm_bin_dir_option
 from slurm_plugin.cli._output import echo_json, print_line
 from slurm_plugin.cli._status_rows import (
     agents_section,
     capacity_section,
     describe_budget,
-    describe_decisions,
     describe_disruption,
     findings_section,
     sla_readings,
@@ -85,9 +85,8 @@ def print_status(seen: Seen) -> None:
     if plan.findings:
         findings_section(plan).print()
     if plan.decisions:
-        is_off = health is not None and health.off_reason is not None
-        fate = describe_write(snapshot.site_policy, is_off=is_off)
-        print_line(f"{describe_decisions(plan)} differ from the plan of this moment ({fate}).")
+        for line in describe_fates(snapshot, health):
+            print_line(line)
 
 
 def status_record(seen: Seen) -> dict[str, Any]:

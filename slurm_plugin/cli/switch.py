@@ -188,8 +188,10 @@ def _print_bands(done: ResetReport) -> None:
     print_line(f"{len(done.moved)} pending jobs wait in their former QOS again; running ones keep theirs.")
     if done.lists.restored:
         print_line(f"Full Preempt lists again: {', '.join(done.lists.restored)}.")
+    if done.lists.ranks:
+        print_line(f"Borrow ranks as apply wrote them again: {', '.join(done.lists.ranks)}.")
     for name, text in done.lists.failed[:_SHOWN_FAILURES]:
-        print_line(f"  Preempt list of {name} is not full: {text}")
+        print_line(f"  QOS {name} is not as apply wrote it: {text}")
 
 
 def _resumption(site: SiteFile, holder: LeaseHolder | None) -> str:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Final
 
 from policies.records import JobId, Observation
 from slurm_plugin.client import text_answers, updates
+from slurm_plugin.client.array_rows import RECORD_ROWS, TASK_ROWS, UNKNOWN_OPTION, fold_tasks
 from slurm_plugin.client.command import Command, ProcessRunner, Runner, check, error_for, is_unavailable
 from slurm_plugin.client.job_columns import JOB_COLUMNS
 from slurm_plugin.client.job_ids import is_job_id
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from policies.records import QosRecord
+    from slurm_plugin.client.table import Table
 
 _NO_JOB_ID: Final = "not a job id of Slurm"
 _NO_QOS_NAME: Final = "not a plain QOS name"
@@ -77,6 +79,7 @@ class CliSlurm:
         self._settings = settings or CliSettings()
         self._update_ids: Mapping[JobId, str] = {}
         self._identity: tuple[str, str] | None = None
+        self._has_task_rows_only = False
         self._qos = QosReader(ask=self._ask_about_qos, now=self._settings.now)
 
     def observe(self) -> Observation:
@@ -85,14 +88,11 @@ class CliSlurm:
         cluster, release = self._cluster_and_release()
         at_s = self._settings.now()
         job_separators = self._settings.separators()
-        squeue = self._ask(
-            *("squeue", "--local", "--all", "--array-unique", "--noconvert"),
-            *("-O", long_format(JOB_COLUMNS, job_separators)),
-        )
+        jobs = self._fetch_jobs(job_separators)
         site_factors = self._fetch_site_factors(problems)
         node_separators = self._settings.separators()
         sinfo = self._ask("sinfo", "--local", "-N", "--all", "-O", long_format(NODE_COLUMNS, node_separators))
-        reading = read_jobs(parse_table(squeue, JOB_COLUMNS, job_separators), site_factors, problems)
+        reading = read_jobs(jobs, site_factors, problems)
         self._update_ids = reading.update_ids
         return Observation(
             at_s=at_s,
@@ -109,7 +109,7 @@ class CliSlurm:
 
     def set_job_qos(self, changes: Sequence[tuple[JobId, str]]) -> Sequence[UpdateOutcome]:
         """Outcome of each move; see :class:`~slurm_plugin.client.protocol.SlurmClient`."""
-        sane = [(job_id, f"QOS={name}") for job_id, name in changes if is_qos_name(name)]
+        sane = [(job_id, updates.move_assignment(name)) for job_id, name in changes if is_qos_name(name)]
         sent = iter(self._update(sane))
         return [next(sent) if is_qos_name(name) else _refused(job_id, _NO_QOS_NAME) for job_id, name in changes]
 
@@ -144,6 +144,21 @@ class CliSlurm:
         if len(controllers) == 1 or not acting:
             return bool(acting)
         return acting[0].partition(".")[0] == self._settings.hostname.partition(".")[0]
+
+    def _fetch_jobs(self, separators: Separators) -> Table:
+        """One row per record; whether the release can print them so is found out once."""
+        if not self._has_task_rows_only:
+            try:
+                return self._ask_for_jobs(RECORD_ROWS, separators)
+            except SlurmError as err:
+                if UNKNOWN_OPTION not in str(err):
+                    raise
+                self._has_task_rows_only = True
+        return fold_tasks(self._ask_for_jobs(TASK_ROWS, separators))
+
+    def _ask_for_jobs(self, rows: str, separators: Separators) -> Table:
+        words = ("squeue", "--local", "--all", rows, "--noconvert", "-O", long_format(JOB_COLUMNS, separators))
+        return parse_table(self._ask(*words), JOB_COLUMNS, separators)
 
     def _fetch_site_factors(self, problems: Counter[str]) -> dict[str, int]:
         separators = self._settings.separators()

@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
+from policies.quota.names import is_borrowed_qos
 from policies.records import JobId, JobRecord, JobState, NodeName, NodeRecord, Observation, QosRecord
 from slurm_plugin.client.job_ids import job_order
 from slurm_plugin.client.nodes import is_out, is_schedulable
@@ -150,6 +151,10 @@ class FakeSlurm:
             nodes="",
             restarts=job.restarts + 1,
         )
+
+    def set_requeueable(self, job_id: JobId, *, is_requeueable: bool) -> None:
+        """Change whether Slurm may requeue a job, as its user does with ``scontrol update requeue=``."""
+        self._jobs[job_id] = replace(self._jobs[job_id], is_requeueable=is_requeueable)
 
     def suspend_job(self, job_id: JobId) -> None:
         """Suspend a running job; it keeps what it holds."""
@@ -299,7 +304,7 @@ class FakeSlurm:
             case "site_factor", int():
                 job = replace(job, site_factor=value)
             case "qos", str():
-                job = replace(job, qos=value)
+                job = replace(job, qos=value, is_requeueable=job.is_requeueable or is_borrowed_qos(value))
             case "eligible_s", int():
                 job = replace(job, eligible_s=value, reason="Priority" if job.reason == "BeginTime" else job.reason)
         self._jobs[job_id] = job

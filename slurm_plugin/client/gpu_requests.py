@@ -9,12 +9,17 @@ any GPU); for a pending job only types that the user named count. And where the 
 from __future__ import annotations
 
 from functools import lru_cache
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from slurm_plugin import translate
 
 if TYPE_CHECKING:
     from policies.records import Tres
+
+
+MAX_AMOUNT: Final = 2**50
+"""Of one TRES, in its unit (memory in MiB). Slurm takes a job that asks for more; it can never run, and beyond this no
+snapshot and no 64-bit sum holds it."""
 
 
 class ResourceCells(NamedTuple):
@@ -35,11 +40,12 @@ class ResourceCells(NamedTuple):
 
 
 class SettledTres(NamedTuple):
-    """TRES of one task of a job, the typed TRES that its user named, and whether a GRES had to be estimated."""
+    """TRES of one task of a job, the typed TRES that its user named, and whether any is estimated or cut."""
 
     tres: Tres
     requested_types: tuple[str, ...]
     is_estimate: bool
+    is_capped: bool
 
 
 @lru_cache(maxsize=16384)
@@ -67,7 +73,8 @@ def settle_tres(cells: ResourceCells) -> SettledTres:
         if amount and name not in amounts:
             amounts[name] = amount
             is_estimate = is_estimate or ":" not in name
-    return SettledTres(tuple(sorted(amounts.items())), named, is_estimate)
+    capped = {name: min(max(amount, 0), MAX_AMOUNT) for name, amount in amounts.items()}
+    return SettledTres(tuple(sorted(capped.items())), named, is_estimate, capped != amounts)
 
 
 def _asked(cells: ResourceCells) -> dict[str, int]:

@@ -1,8 +1,8 @@
 """Rows of ``squeue`` turned into job records.
 
 One ``squeue -O`` call gives every column without a width limit, so all of a job's values are from one
-moment. ``--array-unique`` keeps split array tasks apart (without it ``squeue`` folds pending ones into the
-meta record) and ``SLURM_BITSTR_LEN=0`` keeps long task lists whole.
+moment. Split array tasks are rows of their own (see ``array_rows``) and ``SLURM_BITSTR_LEN=0`` keeps long task
+lists whole.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from policies.records import AccountName, JobId, JobRecord, JobState, PartitionName
 from slurm_plugin import translate
-from slurm_plugin.client.gpu_requests import ResourceCells, SettledTres, settle_tres
+from slurm_plugin.client.gpu_requests import MAX_AMOUNT, ResourceCells, SettledTres, settle_tres
 from slurm_plugin.client.job_columns import CELL_PARSERS, JobRow
 
 if TYPE_CHECKING:
@@ -192,6 +192,8 @@ def _partitions(raw: str) -> tuple[PartitionName, ...]:
 
 def _settle(row: JobRow, state: JobState, problems: Counter[str]) -> SettledTres:
     settled = settle_tres(ResourceCells(state.is_pending, *row.tres_cells))
+    if settled.is_capped:
+        problems[f"job that asks for less than 0 or more than {MAX_AMOUNT} of something, counted as that much"] += 1
     if settled.is_estimate:
         problems["GPUs counted from the request: gres/gpu is not in AccountingStorageTRES"] += 1
     return settled

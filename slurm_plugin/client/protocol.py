@@ -66,7 +66,8 @@ class SlurmClient(Protocol):
     def set_job_qos(self, changes: Sequence[tuple[JobId, str]]) -> Sequence[UpdateOutcome]:
         """Move pending jobs to other QOSes; outcomes and errors as for :meth:`set_site_factors`.
 
-        A running job's QOS cannot change on any release; such a job is ``GONE``.
+        A running job's QOS cannot change on any release; such a job is ``GONE``. With the move onto borrowed quota
+        (our borrow and opportunistic QOSes) the job becomes one that Slurm may requeue, whatever its user said since.
         """
         ...
 

@@ -18,6 +18,7 @@ import re
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
+from policies.quota.names import is_borrowed_qos
 from slurm_plugin.client.command import DENIED_TEXTS
 from slurm_plugin.client.protocol import UpdateOutcome, UpdateStatus
 
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
     from policies.records import JobId
 
 _PROMPT: Final = "scontrol: "
-_ECHO: Final = re.compile(r"update jobid=(\S+) (?:SiteFactor=-?\d+|QOS=\S+|StartTime=now)")
+_ECHO: Final = re.compile(r"update jobid=(\S+) (?:SiteFactor=-?\d+|QOS=\S+(?: Requeue=1)?|StartTime=now)")
 _NAMED: Final = re.compile(r"(.*) for job (\S+)")
 _ARRAY_LINE: Final = re.compile(r"(\d+)_(\S+): (.*)")
 _NO_ERROR: Final = "No error"
@@ -48,8 +49,16 @@ class Replies:
 
 
 def update_command(update_id: str, assignment: str) -> str:
-    """Words of one update after ``scontrol``; the assignment is ``SiteFactor=7``, ``QOS=name`` or ``StartTime=now``."""
+    """Words of one update after ``scontrol``; the assignment is ``SiteFactor=7``, ``StartTime=now`` or a move."""
     return f"update jobid={update_id} {assignment}"
+
+
+def move_assignment(qos: str) -> str:
+    """Assignments that move a job into a QOS; onto borrowed quota it goes as a job that survives being taken back.
+
+    Its user may have set ``Requeue=0`` since the job was seen; in one update there is no moment between the two.
+    """
+    return f"QOS={qos} Requeue=1" if is_borrowed_qos(qos) else f"QOS={qos}"
 
 
 def place_replies(output: str, update_ids: Sequence[str]) -> Replies:

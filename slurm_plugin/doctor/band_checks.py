@@ -10,8 +10,9 @@ from policies.quota.outage import nodes_in_service, nodes_not_counted
 from policies.site_policy import Mode, QuotaKind
 from slurm_plugin.bands.out_nodes import describe_out
 from slurm_plugin.bands.precheck import band_order_fix, compute_band_order, setting_complaints
-from slurm_plugin.doctor.check import CheckRule, Verdict, fail, ok, warn
+from slurm_plugin.doctor.check import CheckRule, Verdict, fail, ok, unknown, warn
 from slurm_plugin.doctor.slurm_checks import requeue_delay_s
+from slurm_plugin.qos_helper.probe import WITHOUT, how_to_start
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -104,8 +105,15 @@ def _defaults(facts: Facts) -> Verdict:
         facts,
         f"{len(wrong)} of {len(rows)} associations have another one: {_some(wrong)}",
         "a job that bypasses the hook lands outside its agent's quota (promise 1)",
-        "site file: bands: {set_default_qos: true}; then: sudo fairgpu apply",
+        _default_fix(facts),
     )
+
+
+def _default_fix(facts: Facts) -> str:
+    bands = facts.site.policy.bands
+    if bands is not None and not bands.set_default_qos:
+        return "site file: bands: {set_default_qos: true}; then: sudo fairgpu apply"
+    return "sudo fairgpu plan; sudo fairgpu apply"
 
 
 def _band_order(facts: Facts) -> Verdict:
@@ -171,6 +179,18 @@ def _reclaim_counting(facts: Facts) -> Verdict:
     )
 
 
+def _helper(facts: Facts) -> Verdict:
+    probe = facts.host.qos_helper
+    if facts.site.policy.bands is None or probe is None:
+        return ok(_NO_BANDS)
+    if probe.is_closed:
+        return unknown("there is a socket", "only root and the rebalancer's user may ask it; run doctor as root")
+    if not probe.error:
+        return ok("answers")
+    start = how_to_start(facts.setting("SlurmUser").partition("(")[0])
+    return _complain(facts, f"no answer: {probe.error}", f"while it is away {WITHOUT}", start)
+
+
 def _complain(facts: Facts, found: str, why: str, fix: str) -> Verdict:
     return (fail if facts.site.policy.mode is Mode.ENFORCE else warn)(found, why, fix)
 
@@ -195,5 +215,6 @@ CHECKS: Final = (
     CheckRule(name="default-qos", judge=_defaults, needs=("assoc_rows",)),
     CheckRule(name="reclaim-time", judge=_reclaim_time, needs=("config",)),
     CheckRule(name="band-order", judge=_band_order, needs=("config", "qos")),
+    CheckRule(name="qos-helper", judge=_helper),
     CheckRule(name="reclaim-counting", judge=_reclaim_counting, needs=("config",)),
 )

@@ -11,6 +11,7 @@ from typing import Final
 from policies.records import NodeRecord, QosRecord
 from slurm_plugin.bands.accounting import AssocRow, QosRow
 from slurm_plugin.hook.plugin_file import PluginFile
+from slurm_plugin.qos_helper.probe import HelperProbe
 from slurm_plugin.site import SiteFile
 
 _RELEASE: Final = re.compile(r"(\d+)\.(\d+)")
@@ -56,6 +57,8 @@ class HostFacts:
         The compiled shim that Slurm would load from here.
     shadowing : tuple of str
         Other distributions that bring one of our package names.
+    qos_helper : HelperProbe or None
+        What a ping of the QOS helper said; ``None`` without bands.
     standings_age_s : float or None
         Age of the rebalancer's last cycle, ``None`` if there is no trace of one.
     """
@@ -72,6 +75,7 @@ class HostFacts:
     plugin: PluginFile | None = None
     shadowing: tuple[str, ...] = ()
     is_path_safe: bool = True
+    qos_helper: HelperProbe | None = None
     standings_age_s: float | None = None
     is_off: bool = False
     is_switch_visible: bool = True

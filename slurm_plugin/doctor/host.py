@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Final
 from slurm_plugin.doctor.facts import HostFacts, PathFact
 from slurm_plugin.doctor.ping import ping_hook
 from slurm_plugin.hook.plugin_file import find_plugin
+from slurm_plugin.qos_helper.probe import probe_helper
 from slurm_plugin.rebalancer.standings import read_standings_age_s
 from slurm_plugin.site.switch import is_off
 
@@ -49,6 +50,7 @@ def collect_host(site: SiteFile, config: Mapping[str, str]) -> HostFacts:
         plugin=find_plugin(config.get("PluginDir", "")),
         shadowing=find_shadowing(packages_distributions()),
         is_path_safe=is_path_safe(sys.path, is_safe_flag=sys.flags.safe_path),
+        qos_helper=None if site.policy.bands is None else probe_helper(site),
         standings_age_s=read_standings_age_s(site.paths.run_dir, now_s),
         is_off=is_off(site),
         is_switch_visible=state_dir.exists and os.access(site.paths.state_dir, os.X_OK),

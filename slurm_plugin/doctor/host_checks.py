@@ -116,7 +116,13 @@ def _rebalancer(facts: Facts) -> Verdict:
 
 def _mode(facts: Facts) -> Verdict:
     mode, fact = facts.site.policy.mode.value, facts.host.state_dir
-    if fact.exists and not facts.host.is_switch_visible:
+    if not fact.exists:
+        return warn(
+            f"{mode}, but {fact.path} is missing, which counts as switched off",
+            "nothing is changed without the directory that holds the switch",
+            _install(facts, fact),
+        )
+    if not facts.host.is_switch_visible:
         return unknown(f"{mode}; switched off or not: not known", f"this user may not look into {fact.path}")
     if facts.host.is_off:
         return warn(

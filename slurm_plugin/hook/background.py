@@ -14,13 +14,13 @@ import threading
 import time
 from typing import TYPE_CHECKING, Final
 
-from slurm_plugin.errors import ConfigError, SlurmError, StaleStateError
+from slurm_plugin.errors import SlurmError, StaleStateError
 from slurm_plugin.hook.directory import UserDirectory, fetch_identities
 from slurm_plugin.hook.outcome import HookRules
 from slurm_plugin.hook.standings import parse_standings
 from slurm_plugin.rebalancer.standings import FILE_NAME as STANDINGS_NAME
-from slurm_plugin.site.load import load_site
 from slurm_plugin.site.switch import is_off
+from slurm_plugin.site.watch import Signature, SiteWatcher, file_signature
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -41,11 +41,26 @@ SETTING_INTERVAL_S: Final = 300.0
 SETTING_PAUSE_S: Final = 10.0
 """Until the next question after slurmctld did not answer."""
 
+LOG_EVERY_S: Final = 10.0
 STATS_NAME: Final = "hook-stats.json"
 
-_Signature = tuple[int, int, int] | None
-
 _log = logging.getLogger(__name__)
+
+
+class Faults:
+    """Faults of ours in the background: each is counted, one in ``LOG_EVERY_S`` is logged with its traceback."""
+
+    def __init__(self, stats: HookStats) -> None:
+        self._stats = stats
+        self._next_log_s = 0.0
+
+    def note(self, what: str) -> None:
+        """Note the exception that is being handled."""
+        self._stats.count("watch_errors")
+        now_s = time.monotonic()
+        if now_s >= self._next_log_s:
+            self._next_log_s = now_s + LOG_EVERY_S
+            _log.error("event=background_failed what=%s", what, exc_info=True)
 
 
 class FileWatcher:
@@ -58,13 +73,18 @@ class FileWatcher:
     """
 
     def __init__(self, site: SiteFile, service: HookService, *, book: StandingsBook, stats: HookStats) -> None:
-        self.site = site
+        self._site_file = SiteWatcher(site)
         self._service = service
         self._book = book
         self._stats = stats
-        self._site_signature = _signature(site.path)
-        self._standings_signature: _Signature = None
+        self._faults = Faults(stats)
+        self._standings_signature: Signature = None
         self._stats_due_s = 0.0
+
+    @property
+    def site(self) -> SiteFile:
+        """The last good site file."""
+        return self._site_file.site
 
     def look(self) -> None:
         """One round; every problem is logged, none stops the watching."""
@@ -73,6 +93,8 @@ class FileWatcher:
                 step()
             except OSError as err:
                 _log.warning("event=watch_failed step=%s error=%s", step.__name__, err)
+            except Exception:  # noqa: BLE001 - a fault in one step must not end the others
+                self._faults.note(step.__name__)
 
     def write_stats(self) -> None:
         """Write the stats file; a full disk is logged."""
@@ -82,27 +104,15 @@ class FileWatcher:
             _log.warning("event=watch_failed step=write_stats error=%s", err)
 
     def _look_at_rules(self) -> None:
-        signature = _signature(self.site.path)
-        has_changed = signature != self._site_signature and signature is not None
-        if has_changed:
-            self._site_signature = signature
-            has_changed = self._reload_site()
+        has_changed = self._site_file.look()
         off = is_off(self.site)
         if has_changed or off != self._service.rules.is_off:
             self._service.rules = HookRules.from_policy(self.site.policy, is_off=off)
             _log.info("event=rules mode=%s off=%s", self.site.policy.mode, off)
 
-    def _reload_site(self) -> bool:
-        try:
-            self.site = load_site(self.site.path)
-        except ConfigError as err:
-            _log.error("event=site_file_refused error=%s problems=%s", err, "; ".join(err.problems))
-            return False
-        return True
-
     def _look_at_standings(self) -> None:
         path = self.site.paths.run_dir / STANDINGS_NAME
-        signature = _signature(path)
+        signature = file_signature(path)
         if signature is None or signature == self._standings_signature:
             return
         self._standings_signature = signature
@@ -191,21 +201,35 @@ def groups_of_interest(site: SiteFile) -> frozenset[str]:
     return frozenset(group for agent in site.policy.agents for group in agent.groups)
 
 
-def every(interval_s: float, look: Callable[[], None], stop: threading.Event) -> threading.Thread:
-    """Start a daemon thread that calls ``look`` until ``stop`` is set."""
+def every(
+    interval_s: float,
+    look: Callable[[], None],
+    stop: threading.Event,
+    *,
+    on_error: Callable[[str], None],
+    on_end: Callable[[], None],
+) -> threading.Thread:
+    """Start a daemon thread that calls ``look`` until ``stop`` is set.
+
+    Parameters
+    ----------
+    on_error : callable
+        Called with the name of ``look`` while its exception is handled; the next round comes.
+    on_end : callable
+        Called when the thread ends, for whatever reason: without it nothing is kept fresh any more.
+    """
+    name = getattr(look, "__qualname__", repr(look))
 
     def run() -> None:
-        while not stop.wait(interval_s):
-            look()
+        try:
+            while not stop.wait(interval_s):
+                try:
+                    look()
+                except Exception:  # noqa: BLE001 - one bad round must not end the watching
+                    on_error(name)
+        finally:
+            on_end()
 
     thread = threading.Thread(target=run, daemon=True)
     thread.start()
     return thread
-
-
-def _signature(path: Path) -> _Signature:
-    try:
-        status = path.stat()
-    except OSError:
-        return None
-    return status.st_mtime_ns, status.st_ino, status.st_size

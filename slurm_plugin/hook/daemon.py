@@ -10,8 +10,10 @@ import sys
 import threading
 from typing import TYPE_CHECKING, Final
 
+from slurm_plugin.errors import FairGpuError
 from slurm_plugin.hook.background import (
     WATCH_INTERVAL_S,
+    Faults,
     FileWatcher,
     IdentityRefresher,
     RequeueDefault,
@@ -58,6 +60,8 @@ def run_hook_server(site: SiteFile, client: SlurmClient) -> None:
         Another server listens on the socket.
     ConfigError
         The socket cannot be made; the message says what to do.
+    FairGpuError
+        A thread that keeps files, users or settings fresh died.
     """
     peers = resolve_peers(site.hook.peers)
     listener = open_listener(site.hook.socket, peers)
@@ -87,12 +91,22 @@ def _serve(site: SiteFile, client: SlurmClient, listening: socket.socket, peers:
     watcher.look()
     sys.setswitchinterval(SWITCH_INTERVAL_S)
     gc.freeze()
-    stop = threading.Event()
-    threads = [every(WATCH_INTERVAL_S, look, stop) for look in (watcher.look, identities.look, requeue.look)]
+    stop, is_unwatched, faults = threading.Event(), threading.Event(), Faults(stats)
+
+    def end() -> None:
+        is_unwatched.set()
+        server.stop()
+
+    threads = [
+        every(WATCH_INTERVAL_S, look, stop, on_error=faults.note, on_end=end)
+        for look in (watcher.look, identities.look, requeue.look)
+    ]
     recorder.start()
     _log.info("event=ready socket=%s mode=%s peers=%s", site.hook.socket, rules.mode, sorted(peers))
     try:
         server.run()
+        if is_unwatched.is_set():
+            raise FairGpuError("a watching thread died: what it keeps fresh would grow old unnoticed")
     finally:
         stop.set()
         recorder.stop()

@@ -120,7 +120,9 @@ def is_startable(fields: Mapping[str, str], now_s: float) -> bool:
 
 
 def read_band(fields: Mapping[str, str], *, default: bool | None) -> BandRequest:
-    """QOS that was asked for, with what it takes to survive there; the shim sends all three fields or none.
+    """QOS that was asked for, with what it takes to survive there; the shim sends these fields together or none.
+
+    A job that is moved to no QOS goes to its account's default.
 
     Parameters
     ----------
@@ -132,12 +134,14 @@ def read_band(fields: Mapping[str, str], *, default: bool | None) -> BandRequest
     >>> read_band({"qos": "fg_c_risk_borrow", "requeue": "0", "batch": "1"}, default=True).is_requeueable
     False
     """
-    if "qos" not in fields:
+    is_move = fields.get("moved") == "1"
+    if "qos" not in fields and not is_move:
         return NO_BAND
     return BandRequest(
-        qos=fields["qos"],
+        qos=fields.get("qos", ""),
         is_batch=_ANSWERS.get(fields.get("batch", ""), True),
         is_requeueable=_ANSWERS.get(fields.get("requeue", ""), default),
+        is_move=is_move,
     )
 
 

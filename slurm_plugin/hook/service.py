@@ -5,6 +5,7 @@ Nothing here waits: the rules, identities and standings are in memory, other thr
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
@@ -25,6 +26,8 @@ if TYPE_CHECKING:
 
 UNCHANGED: Final = frame_body(OP_REPLY, encode_fields({"verdict": "unchanged"}))
 """The reply that leaves a job as it is."""
+
+_QOS_NAME: Final = re.compile(r"[a-z0-9_.-]{1,255}", re.ASCII)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -125,9 +128,18 @@ class HookService:
             factor = self._book.site_factor(decision.agent, now_s)
         self._unsettled = _Answered(outcome, tags, op, rules.mode, fields, factor, now_s)
         self._stats.count(outcome.counter)
-        if factor is None or not outcome.is_enforced:
+        if op != OP_SUBMIT or not outcome.is_enforced:
             return frame_body(OP_REPLY, outcome.reply)
-        return frame_body(OP_REPLY, outcome.reply + encode_fields({"site_factor": str(factor)}))
+        more = {} if factor is None else {"site_factor": str(factor)}
+        if self._may_set(decision, now_s):
+            more["qos"] = decision.qos
+        return frame_body(OP_REPLY, outcome.reply + encode_fields(more) if more else outcome.reply)
+
+    def _may_set(self, decision: SubmissionDecision, now_s: float) -> bool:
+        # Slurm refuses a job with a QOS that does not exist, and a shim an answer with a name of another kind.
+        if not decision.qos or decision.agent is None or _QOS_NAME.fullmatch(decision.qos) is None:
+            return False
+        return self._book.has_qos(decision.agent, decision.qos, now_s)
 
     def _outcome(self, op: str, fields: Mapping[str, str], tags: Tags, rules: HookRules) -> Outcome:
         if not self._memory.is_valid_for(rules):

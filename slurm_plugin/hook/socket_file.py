@@ -91,7 +91,7 @@ def open_listener(path: Path, peers: frozenset[int], *, what: str = "hook.socket
         _check_directory(path.parent, what)
         lock_fd = _lock(path, what)
     except OSError as err:
-        raise ConfigError(f"{what}: {path.parent}: {err.strerror}") from err
+        raise ConfigError(f"{what}: {path.parent}: {err.strerror}{_next_step(path.parent, err)}") from err
     try:
         _remove_stale(path, what)
         return _bind(path, peers, lock_fd)
@@ -109,7 +109,29 @@ def _check_directory(directory: Path, what: str) -> None:
     if status.st_mode & stat.S_IWOTH:
         raise ConfigError(f"{what}: {directory} is writable by everybody; run: chmod o-w {directory}")
     if status.st_uid not in (0, os.geteuid()):
-        raise ConfigError(f"{what}: {directory} belongs to uid {status.st_uid}, not to root or to us")
+        raise ConfigError(
+            f"{what}: {directory} belongs to uid {status.st_uid}, not to root or to us. {_chown(directory)}"
+        )
+
+
+def _next_step(directory: Path, err: OSError) -> str:
+    """Return what to do: most often it was started as root once, and what that left belongs to root."""
+    if not isinstance(err, PermissionError):
+        return ""
+    if not directory.is_dir():
+        return f"; run as root: install -d -o {_own_name()} -m 0755 {directory}"
+    return f"; was it started as another user before? {_chown(directory)}"
+
+
+def _chown(directory: Path) -> str:
+    return f"Run as root: chown -R {_own_name()} {directory}"
+
+
+def _own_name() -> str:
+    try:
+        return pwd.getpwuid(os.geteuid()).pw_name
+    except KeyError:
+        return str(os.geteuid())
 
 
 def _lock(path: Path, what: str) -> int:

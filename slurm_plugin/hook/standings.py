@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 from collections import deque
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import Any, Final
 
@@ -22,6 +22,12 @@ from slurm_plugin.errors import StaleStateError
 VERSION: Final = 1
 MAX_AGE_S: Final = 60.0
 """Older standings set no factor; the rebalancer adopts the job later."""
+
+_DAMAGE: Final = (
+    *(ValueError, KeyError, TypeError, AttributeError, ZeroDivisionError, OverflowError),
+    *(RecursionError, UnknownPolicyError),
+)
+"""What reading a file raises that holds anything at all."""
 
 MAX_JOURNAL: Final = 100_000
 
@@ -45,6 +51,8 @@ class Standings:
         Weight by agent.
     next_amounts : mapping of str to tuple of int
         What the agent holds and what it waits for: where its next job starts.
+    qos : mapping of str to str
+        Guaranteed QOS by agent, of those whose bands slurmctld shows.
     """
 
     at_s: float
@@ -54,6 +62,7 @@ class Standings:
     capacity: tuple[int, ...]
     weights: Mapping[str, Fraction]
     next_amounts: Mapping[str, tuple[int, ...]]
+    qos: Mapping[str, str] = field(default_factory=dict)
 
 
 def parse_standings(raw: bytes) -> Standings:
@@ -77,8 +86,9 @@ def parse_standings(raw: bytes) -> Standings:
             capacity=tuple(int(amount) for amount in tree["capacity"]),
             weights={name: Fraction(entry["weight"]) for name, entry in agents.items()},
             next_amounts={name: tuple(int(n) for n in entry["next"]) for name, entry in agents.items()},
+            qos={name: str(entry["qos"]) for name, entry in agents.items() if "qos" in entry},
         )
-    except (ValueError, KeyError, TypeError, AttributeError, ZeroDivisionError, UnknownPolicyError) as err:
+    except _DAMAGE as err:
         raise StaleStateError(f"standings file is damaged: {err!r}") from err
     lengths = {len(standings.tres), len(standings.capacity), *map(len, standings.next_amounts.values())}
     if len(lengths) != 1:
@@ -102,12 +112,21 @@ class StandingsBook:
 
     def site_factor(self, agent: str, now_s: float) -> int | None:
         """Site factor of the agent's next job, ``None`` without fresh standings of that agent."""
-        self._take_offer()
-        standings = self._current
-        if standings is None or agent not in self._next or abs(now_s - standings.at_s) > MAX_AGE_S:
+        standings = self._fresh(now_s)
+        if standings is None or agent not in self._next:
             return None
         known = self._factors.get(agent)
         return self._compute_factor(agent, standings) if known is None else known
+
+    def has_qos(self, agent: str, qos: str, now_s: float) -> bool:
+        """Whether slurmctld showed this as the agent's guaranteed QOS; not without fresh standings."""
+        standings = self._fresh(now_s)
+        return standings is not None and standings.qos.get(agent) == qos
+
+    def _fresh(self, now_s: float) -> Standings | None:
+        self._take_offer()
+        standings = self._current
+        return None if standings is None or abs(now_s - standings.at_s) > MAX_AGE_S else standings
 
     def _compute_factor(self, agent: str, standings: Standings) -> int:
         tag = standing_tag(self._next[agent], standings.capacity, standings.weights[agent])

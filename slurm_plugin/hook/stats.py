@@ -18,8 +18,10 @@ COUNTERS: Final = (
     "timeouts",
     "crowded_out",
     "history_dropped",
+    "watch_errors",
 )
-"""``unchanged``: answers without effect (observe, advise, off, unmanaged); ``errors``: faults of ours."""
+"""``unchanged``: answers without effect (observe, advise, off, unmanaged); ``errors``: faults of ours,
+``watch_errors``: those while looking at files."""
 
 WINDOW: Final = 8_192
 """Answer times kept for the percentiles."""

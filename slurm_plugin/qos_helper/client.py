@@ -21,7 +21,7 @@ TIMEOUT_S: Final = 15.0
 
 
 class HelperUnavailableError(FairGpuError):
-    """No helper answers: ordering and overflow go on, ranks and Preempt lists stay as they are."""
+    """No helper answers: ordering goes on, ranks and Preempt lists stay as they are."""
 
 
 class HelperSilentError(HelperUnavailableError):

@@ -13,8 +13,8 @@ from slurm_plugin.hook.server import HookServer
 from slurm_plugin.hook.socket_file import open_listener
 from slurm_plugin.hook.stats import HookStats
 from slurm_plugin.qos_helper.client import helper_socket
-from slurm_plugin.qos_helper.rules import HelperRules
 from slurm_plugin.qos_helper.service import QosHelperService
+from slurm_plugin.qos_helper.site_rules import SiteRules
 from slurm_plugin.rebalancer.logfmt import key_values
 
 if TYPE_CHECKING:
@@ -40,9 +40,7 @@ def run_qos_helper(site: SiteFile, *, slurm_bin_dir: Path | None = None) -> None
     peers = frozenset({0, _rebalancer_uid(site)})
     listener = open_listener(helper_socket(site), peers, what="QOS helper")
     try:
-        service = QosHelperService(
-            rules=HelperRules.from_policy(site.policy), runner=ProcessRunner(bin_dir=slurm_bin_dir)
-        )
+        service = QosHelperService(rules=SiteRules(site), runner=ProcessRunner(bin_dir=slurm_bin_dir))
         server = HookServer(listener.socket, service, stats=HookStats(), allowed_uids=peers)
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, lambda *_: server.stop())

@@ -1,7 +1,8 @@
 """What the helper accepts: the exact QOSes of this site's agents, and for each setting the exact form of its value.
 
 The helper has the rights to change every QOS of every cluster; these rules are all that stands between a broken or
-captured rebalancer and slurmdbd. The names come from the site file that root owns, never from the request.
+captured rebalancer and slurmdbd. The names come from the site file that root owns, never from the request; only a
+Preempt list may also name a lower QOS of ours whose agent has left the site file.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, assert_never
 
 from policies.quota.layout import HIGHEST_BORROW_PRIORITY, LOWEST_BORROW_PRIORITY
-from policies.quota.names import Band, band_qos
+from policies.quota.names import Band, band_qos, may_be_preempted_by
 from slurm_plugin.errors import FairGpuError
 from slurm_plugin.qos_helper.request import QosChange, Setting
 
@@ -29,8 +30,9 @@ class RefusedError(FairGpuError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HelperRules:
-    """Names of this site's QOSes by band."""
+    """The cluster, and names of this site's QOSes by band."""
 
+    cluster: str
     guaranteed: frozenset[str]
     borrow: frozenset[str]
     opportunistic: frozenset[str]
@@ -44,7 +46,10 @@ class HelperRules:
             return frozenset(band_qos(policy.cluster, agent.name, band) for agent in agents)
 
         return cls(
-            guaranteed=names(Band.GUARANTEED), borrow=names(Band.BORROW), opportunistic=names(Band.OPPORTUNISTIC)
+            cluster=policy.cluster,
+            guaranteed=names(Band.GUARANTEED),
+            borrow=names(Band.BORROW),
+            opportunistic=names(Band.OPPORTUNISTIC),
         )
 
     def check(self, change: QosChange) -> None:
@@ -70,10 +75,11 @@ class HelperRules:
                 assert_never(change.setting)
 
     def _check_preempt(self, change: QosChange) -> None:
-        """Guaranteed may preempt borrowed and opportunistic, borrowed only opportunistic."""
-        lower = self.opportunistic if self.borrow.intersection(change.names) else self.borrow | self.opportunistic
-        if change.value:
-            _check_names(tuple(change.value.split(",")), lower, "lower QOS")
+        """Guaranteed may preempt borrowed and opportunistic, borrowed only opportunistic; of retired agents, too."""
+        band = Band.BORROW if self.borrow.intersection(change.names) else Band.GUARANTEED
+        names = tuple(change.value.split(",")) if change.value else ()
+        lower = frozenset(name for name in names if may_be_preempted_by(self.cluster, band, name))
+        _check_names(names, lower - self.guaranteed, "lower QOS")
 
 
 def _check_names(names: tuple[str, ...], allowed: frozenset[str], what: str) -> None:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import logging
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Protocol
 
 from slurm_plugin.client.command import Command, Runner, is_unavailable
 from slurm_plugin.errors import SlurmUnavailable
 from slurm_plugin.hook.wire import WireError
 from slurm_plugin.qos_helper.request import OP_CHANGE, OP_PING, QosChange, Setting, Verdict, parse_change
-from slurm_plugin.qos_helper.rules import HelperRules, RefusedError
+from slurm_plugin.qos_helper.rules import RefusedError
 from slurm_plugin.rebalancer.logfmt import key_values
 
 if TYPE_CHECKING:
@@ -27,11 +27,19 @@ _WORDS: Final = {
 _log = logging.getLogger(__name__)
 
 
+class Rules(Protocol):
+    """What decides whether a change is one of ours."""
+
+    def check(self, change: QosChange, /) -> None:
+        """Accept a change; ``RefusedError`` if it is outside the rules."""
+        ...
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QosHelperService:
     """Answers requests for one site; :class:`~slurm_plugin.hook.server.HookServer` calls it from one thread."""
 
-    rules: HelperRules
+    rules: Rules
     runner: Runner
 
     def answer(self, op: str, fields: Mapping[str, str], _now_s: float) -> dict[str, str]:

@@ -147,7 +147,7 @@ class Daemon:
         return event
 
     def restore_lists(self) -> None:
-        """Nobody steers from now on: write the full Preempt lists, as ``fairgpu apply`` wrote them."""
+        """Nobody steers from now on: write the full Preempt lists and the ranks, as ``fairgpu apply`` did."""
         rebalancer = self.rebalancer
         policy = rebalancer.site.policy
         if policy.bands is None or policy.mode is not Mode.ENFORCE or rebalancer.is_dry_run:
@@ -239,6 +239,8 @@ class Daemon:
 def _log_lists(report: ListReport) -> None:
     if report.restored:
         _log.info(key_values(event="preempt_lists_restored", qos=",".join(report.restored)))
+    if report.ranks:
+        _log.info(key_values(event="borrow_ranks_restored", qos=",".join(report.ranks)))
     for name, text in report.failed:
         _log.error(key_values(event="preempt_list_not_restored", qos=name, text=text))
 

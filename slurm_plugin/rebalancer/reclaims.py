@@ -1,8 +1,7 @@
 """Reclaims as they are seen: a job that ran on borrowed quota and has one restart more in the next observation.
 
 Slurm itself preempts, at any time between two cycles, so the evidence is in two observations that follow each other.
-A job whose nodes are down now was not taken back. Who took the place is read from the nodes: a guaranteed job that
-started there since, else the one that waits with the highest priority.
+A job whose nodes are down now was not taken back. Who took the place: see :mod:`slurm_plugin.rebalancer.claims`.
 """
 
 from __future__ import annotations
@@ -14,9 +13,10 @@ from policies.nodelist import expand_nodes
 from policies.quota.amounts import format_tres
 from policies.quota.names import Band
 from policies.records import AgentName, JobId, JobRecord
+from slurm_plugin.rebalancer.claims import assign_claims
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Mapping
 
     from policies.records import Observation
     from slurm_plugin.rebalancer.own_qos import OwnQos
@@ -65,54 +65,43 @@ def find_reclaims(before: Observation, seen: Observation, own: OwnQos) -> tuple[
         is_back = after is not None and job.state.holds_resources and after.restarts > job.restarts
         if after is None or not is_back or not own.is_borrowed(job.qos):
             continue
-        nodes = frozenset(expand_nodes(job.nodes))
-        if not nodes.isdisjoint(down):
-            continue
-        found.append(_reclaim(job, after, before, seen, own))
-    return tuple(found)
+        if down.isdisjoint(expand_nodes(job.nodes)):
+            found.append((job, after.restarts))
+    claims = assign_claims([job for job, _ in found], before, seen, own)
+    return tuple(
+        _reclaim(job, claims.get(job.job_id), own, restarts=restarts, seen_s=before.at_s) for job, restarts in found
+    )
 
 
-def _reclaim(job: JobRecord, after: JobRecord, before: Observation, seen: Observation, own: OwnQos) -> Reclaim:
+def _reclaim(job: JobRecord, claim: JobRecord | None, own: OwnQos, *, restarts: int, seen_s: float) -> Reclaim:
     agent, band = own.bands[job.qos]
-    claim = _claim(job, before, seen, own)
     claimant = None if claim is None else own.bands[claim.qos][0]
     return Reclaim(
         job=job,
         agent=agent,
         band=band,
-        restarts=after.restarts,
-        ran_s=max(0.0, before.at_s - (job.start_s or before.at_s)),
+        restarts=restarts,
+        ran_s=max(0.0, seen_s - (job.start_s or seen_s)),
         claimant=claimant,
         claim=claim,
         reason=_words(job, band, claim, claimant),
     )
 
 
-def _claim(victim: JobRecord, before: Observation, seen: Observation, own: OwnQos) -> JobRecord | None:
-    nodes = frozenset(expand_nodes(victim.nodes))
-    ran = {job.job_id for job in before.jobs if job.state.holds_resources}
-    started = [
-        job
-        for job in _claimants(seen.jobs, victim, own)
-        if job.state.holds_resources and job.job_id not in ran and not nodes.isdisjoint(expand_nodes(job.nodes))
-    ]
-    waiting = [job for job in _claimants(seen.jobs, victim, own) if job.state.is_pending and job.priority > 0]
-    return max(started or waiting, key=lambda job: job.priority, default=None)
-
-
-def _claimants(jobs: Iterable[JobRecord], victim: JobRecord, own: OwnQos) -> list[JobRecord]:
-    """Jobs whose band may take from the victim's."""
-    bands = {Band.GUARANTEED} if own.bands[victim.qos][1] is Band.BORROW else {Band.GUARANTEED, Band.BORROW}
-    return [job for job in jobs if job.qos in own.bands and own.bands[job.qos][1] in bands]
+def describe_reclaim(qos: str, band: Band, claimant: AgentName | None, *, claim: str) -> str:
+    """Return why a job was taken back; ``claim`` says which job of the claimant is concerned."""
+    lent = "borrowed quota" if band is Band.BORROW else "idle resources beyond the borrow cap"
+    if claimant is None:
+        return f"it ran on {lent} ({qos}), and somebody who is owed the place needed it"
+    return f"it ran on {lent} ({qos}), and agent {claimant} is owed it: {claim}"
 
 
 def _words(job: JobRecord, band: Band, claim: JobRecord | None, claimant: AgentName | None) -> str:
-    lent = "borrowed quota" if band is Band.BORROW else "idle resources beyond the borrow cap"
-    if claim is None:
-        return f"it ran on {lent} ({job.qos}), and somebody who is owed the place needed it"
-    verb = "started in its place" if claim.state.holds_resources else "waits for it"
-    asked = format_tres(claim.tres)
-    return f"it ran on {lent} ({job.qos}), and agent {claimant} is owed it: its job {claim.job_id} ({asked}) {verb}"
+    told = ""
+    if claim is not None:
+        verb = "started in its place" if claim.state.holds_resources else "waits for it"
+        told = f"its job {claim.job_id} ({format_tres(claim.tres)}) {verb}"
+    return describe_reclaim(job.qos, band, claimant, claim=told)
 
 
 def reclaim_row(reclaim: Reclaim, *, at_s: float) -> Mapping[str, object]:

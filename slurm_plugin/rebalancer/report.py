@@ -18,13 +18,14 @@ from slurm_plugin.rebalancer.journal import Absences, find_gone
 from slurm_plugin.rebalancer.logfmt import key_values
 from slurm_plugin.rebalancer.outcomes import FAILED, Enacted, EnactOutcome
 from slurm_plugin.rebalancer.own_qos import OwnQos
+from slurm_plugin.rebalancer.recent_reclaims import RecentReclaims
 from slurm_plugin.rebalancer.reclaims import Reclaim, find_reclaims, reclaim_row
 from slurm_plugin.rebalancer.snapshot_ring import keep_snapshot
 from slurm_plugin.rebalancer.standings import standings_bytes, write_standings
 from slurm_plugin.rebalancer.update_budget import compute_budget
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping, Sequence
 
     from slurm_plugin.rebalancer.cycle import CycleResult, Rebalancer
     from slurm_plugin.rebalancer.reset import ResetReport
@@ -57,6 +58,7 @@ class Reporter:
     before: Observation | None = None
     no_factor: Absences = field(default_factory=Absences)
     no_move: Absences = field(default_factory=Absences)
+    recent: RecentReclaims = field(default_factory=RecentReclaims)
 
     def report(self, rebalancer: Rebalancer, result: CycleResult) -> None:
         """Tell everybody about one cycle."""
@@ -70,7 +72,9 @@ class Reporter:
             _log.info(_reclaim_line(result, reclaim))
         if not rebalancer.is_dry_run:
             # Before the snapshot: a successor compares with that, and would not see these again.
-            rebalancer.history.add_reclaims([reclaim_row(one, at_s=result.observation.at_s) for one in reclaims])
+            rows = [reclaim_row(one, at_s=result.observation.at_s) for one in reclaims]
+            rebalancer.history.add_reclaims(rows)
+            self._write_reclaims(rebalancer, rows, now_s=result.observation.at_s)
             self._write_files(rebalancer, result)
             self._write_history(rebalancer, result)
         metrics.show_cycle(result.observation, result.plan)
@@ -81,6 +85,12 @@ class Reporter:
         metrics.count("fairgpu_restored_jobs_total", len(result.released.restored))
         metrics.count("fairgpu_cycles_total", outcome=result.outcome.value)
         _log.info(cycle_line(result))
+
+    def _write_reclaims(self, rebalancer: Rebalancer, rows: Sequence[Mapping[str, Any]], *, now_s: float) -> None:
+        bands, run_dir = rebalancer.site.policy.bands, rebalancer.site.paths.run_dir
+        if bands is not None:
+            since_s = now_s - bands.window_s
+            _write_counted(rebalancer, "reclaims", lambda: self.recent.publish(run_dir, rows, since_s=since_s))
 
     def _write_files(self, rebalancer: Rebalancer, result: CycleResult) -> None:
         site = rebalancer.site

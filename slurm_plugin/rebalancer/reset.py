@@ -1,7 +1,7 @@
 """The kill switch's effect: every job gets back the site factor and the QOS that it had before us.
 
-The full Preempt lists come back, too. A running job's QOS cannot change; it keeps its band until it ends. The same
-restores serve strays (see :mod:`slurm_plugin.rebalancer.strays`).
+The full Preempt lists and the ranks of ``apply`` come back, too. A running job's QOS cannot change; it keeps its band
+until it ends. The same restores serve strays (see :mod:`slurm_plugin.rebalancer.strays`).
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class ResetReport:
     moved : tuple of (JobId, str)
         Pending jobs and the QOS they wait in again.
     lists : ListReport
-        What became of the Preempt lists.
+        What became of the Preempt lists and borrow ranks.
     """
 
     restored: tuple[tuple[JobId, int], ...] = ()
@@ -59,8 +59,8 @@ class ResetReport:
 
     @property
     def n_touched(self) -> int:
-        """How many jobs and lists were not yet as they should be; one that could not be written counts, too."""
-        n_lists = len(self.lists.restored) + len(self.lists.failed)
+        """How many jobs, lists and ranks were not yet as they should be; one that could not be written counts, too."""
+        n_lists = len(self.lists.restored) + len(self.lists.ranks) + len(self.lists.failed)
         return len(self.restored) + len(self.gone) + len(self.failed) + len(self.moved) + n_lists
 
     def plus(self, moves: ResetReport) -> ResetReport:

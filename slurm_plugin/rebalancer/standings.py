@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from policies.plan import SlaMemory
+from policies.quota.names import Band, band_qos
 from policies.records import AgentName
 
 if TYPE_CHECKING:
@@ -25,12 +26,14 @@ VERSION: Final = 1
 def standings_bytes(plan: Plan, policy: SitePolicy, *, interval_s: float, budget: UpdateBudget) -> bytes:
     """Return the file's content; ``next`` is where an agent's next job starts: what it holds and waits for.
 
+    ``qos`` is the guaranteed QOS of an agent whose bands slurmctld shows.
     ``updates`` is the cycle's :class:`~slurm_plugin.rebalancer.update_budget.UpdateBudget`.
     """
     agents = {
         standing.agent: {
             "weight": f"{standing.weight.numerator}/{standing.weight.denominator}",
             "next": [held + queued for held, queued in zip(standing.allocation, standing.queued, strict=True)],
+            **({} if standing.bands is None else {"qos": band_qos(policy.cluster, standing.agent, Band.GUARANTEED)}),
         }
         for standing in plan.standings
     }
@@ -84,13 +87,24 @@ def read_standings_age_s(run_dir: Path, now_s: float) -> float | None:
 
 
 def write_standings(run_dir: Path, content: bytes) -> None:
-    """Replace the standings file, readable by all; a reader sees the old or the new one, never a part."""
-    descriptor, temporary = tempfile.mkstemp(dir=run_dir, prefix=f".{FILE_NAME}.")
+    """Replace the standings file; see :func:`write_public`."""
+    write_public(run_dir / FILE_NAME, content)
+
+
+def write_public(path: Path, content: bytes) -> None:
+    """Replace a file, readable by all; a reader sees the old or the new one, never a part.
+
+    Raises
+    ------
+    OSError
+        It could not be written; the old one stays.
+    """
+    descriptor, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
     try:
         with os.fdopen(descriptor, "wb") as file:
             os.fchmod(file.fileno(), 0o644)
             file.write(content)
-        Path(temporary).replace(run_dir / FILE_NAME)
+        Path(temporary).replace(path)
     except BaseException:
         Path(temporary).unlink(missing_ok=True)
         raise

@@ -22,7 +22,7 @@ from slurm_plugin.rebalancer.qos_journal import former_qos
 from slurm_plugin.rebalancer.store import TouchedJob, TouchedQos
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
     from slurm_plugin.client import UpdateOutcome
     from slurm_plugin.qos_helper.client import ChangeOutcome
@@ -41,6 +41,16 @@ class EnactRules:
     mode: Mode
     scale: int
     own: OwnQos = field(default_factory=OwnQos)
+
+
+def listed_by_owner(lists: Iterable[SetPreemptList], own: OwnQos) -> frozenset[str]:
+    """Return the QOSes of ours that these lists of their own agents would name for the first time."""
+    return frozenset(
+        name
+        for one in lists
+        for name in set(one.new).difference(one.old)
+        if name in own.bands and own.bands[name][0] == one.agent
+    )
 
 
 @dataclass(slots=True, kw_only=True)
@@ -70,13 +80,10 @@ class Batch:
 
     def unlisted(self) -> frozenset[str]:
         """QOSes of ours whose own agent could not take them back, since its Preempt list was not written."""
-        return frozenset(
-            name
-            for one in self.lists
-            if self.outcomes.get(key_of(one), (None, ""))[0] is not EnactOutcome.WRITTEN
-            for name in set(one.new).difference(one.old)
-            if name in self.rules.own.bands and self.rules.own.bands[name][0] == one.agent
+        unwritten = (
+            one for one in self.lists if self.outcomes.get(key_of(one), (None, ""))[0] is not EnactOutcome.WRITTEN
         )
+        return listed_by_owner(unwritten, self.rules.own)
 
     def enacted(self, decision: Decision) -> Enacted:
         """Return the last word on a decision; without one the rate limit stood before it."""

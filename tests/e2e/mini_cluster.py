@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 REPO: Final = Path(__file__).resolve().parents[2]
 MINI: Final = str(REPO / "scripts/mini-slurm")
 USERS: Final = ("alice", "bob", "carol", "dave", "mallory", "fairgpu")
+RELEASE: Final = os.environ.get("FAIRGPU_E2E_RELEASE", "")
+"""Slurm release whose clusters are tested, in containers; empty: the one of this host, in namespaces."""
 SCALE: Final = 1_000_000
 """``site_factor.scale`` of the site file that ``mini-slurm`` writes."""
 
@@ -58,7 +60,7 @@ class MiniCluster:
     @classmethod
     def up(cls, name: str, *options: str) -> MiniCluster:
         """Start a cluster; the test run fails, it does not skip, when Slurm cannot be started."""
-        done = _mini("up", "--name", name, *options)
+        done = _mini("up", "--name", name, *options, *(("--docker", f"--release={RELEASE}") if RELEASE else ()))
         if done.returncode:
             msg = f"mini-slurm up failed:\n{done.stdout}{done.stderr}"
             raise AssertionError(msg)
@@ -272,10 +274,9 @@ def base_dir() -> Path:
 
 
 def members(root: Path) -> set[int]:
-    """Return the host pids of all processes in the pid namespace of the cluster at `root`."""
-    init = (root / "init.pid").read_text().split()[0]
-    namespace = _namespace(init)
-    return {int(p.name) for p in Path("/proc").iterdir() if p.name.isdigit() and _namespace(p.name) == namespace}
+    """Return the host pids of all processes in the cluster at `root`: one pid namespace, or one in each container."""
+    namespaces = {_namespace(path.read_text().split()[0]) for path in root.glob("init*.pid")}
+    return {int(p.name) for p in Path("/proc").iterdir() if p.name.isdigit() and _namespace(p.name) in namespaces}
 
 
 def _namespace(pid: str) -> str | None:

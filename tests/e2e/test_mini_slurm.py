@@ -167,4 +167,4 @@ def test_exec_is_quick(cluster: MiniCluster) -> None:
         return time.perf_counter() - started_s
 
     # 0.03 s on an idle machine; the best of many, so that a busy neighbour does not decide.
-    assert min(once_s() for _ in range(10)) < 0.06
+    assert min(once_s() for _ in range(50)) < 0.06

@@ -1,10 +1,15 @@
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import pytest
 
 from policies.records import JobState
 from slurm_plugin import translate
 from slurm_plugin.translate import GresCount
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
 
 
 @pytest.mark.parametrize(
@@ -134,6 +139,11 @@ def test_a_huge_range_is_no_array() -> None:
 @pytest.mark.parametrize(("raw", "want"), [("0,2-5%2", "0,2-5"), ("1-7:3", "1,4,7"), ("1,...", ""), ("3-4:1", "3-4")])
 def test_task_lists_for_scontrol_have_no_step_and_no_limit(raw: str, want: str) -> None:
     assert translate.expand_steps(raw) == want
+
+
+@pytest.mark.parametrize(("tasks", "want"), [([], ""), ([7], "7"), ([5, 4, 0, 4], "0,4-5"), (range(3), "0-2")])
+def test_task_numbers_are_written_as_slurm_does(tasks: Iterable[int], want: str) -> None:
+    assert translate.task_expression(tasks) == want
 
 
 @pytest.mark.parametrize(

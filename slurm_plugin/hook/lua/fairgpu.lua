@@ -13,6 +13,7 @@ local MAX_TEXT = 65540           -- bytes of a field that are sent: at least 163
 local MAX_REPLY = 16384          -- bytes of an answer's body
 local MAX_MESSAGE = 1000
 local MAX_FACTOR = 2147483645    -- largest site factor that Slurm takes
+local MAX_QOS = 255              -- bytes of a QOS's name
 
 local DEFAULTS = {
   socket = "/run/fairgpu/hook.sock",
@@ -75,6 +76,10 @@ function M.check_answer(fields)
     if verdict ~= "accept" or not fields.site_factor:match("^%d%d?%d?%d?%d?%d?%d?%d?%d?%d?$") then return nil end
     answer.site_factor = tonumber(fields.site_factor)
     if answer.site_factor < 1 or answer.site_factor > MAX_FACTOR then return nil end
+  end
+  if fields.qos then
+    if verdict ~= "accept" or #fields.qos > MAX_QOS or not fields.qos:match("^[a-z0-9_.-]+$") then return nil end
+    answer.qos = fields.qos
   end
   if fields.user_msg then
     answer.message = fields.user_msg:sub(1, MAX_MESSAGE):gsub("[^\32-\126]", "?")
@@ -189,6 +194,7 @@ local function on_submit(client, job_desc, part_list, submit_uid)
   local answer = client.ask(M.frame("S", parts))
   if not answer then return SUCCESS end
   if answer.site_factor then job_desc.site_factor = answer.site_factor end
+  if answer.qos then job_desc.qos = answer.qos end
   return conclude(answer)
 end
 
@@ -200,7 +206,8 @@ end
 -- owner is whom the tag serves.
 local function on_modify(client, job_desc, job_rec, modify_uid)
   local is_tag = is_changed(job_desc.comment, job_rec.comment) or is_changed(job_desc.wckey, job_rec.wckey)
-  local is_band = is_changed(job_desc.qos, job_rec.qos) or job_desc.requeue == 0
+  local is_moved = is_changed(job_desc.qos, job_rec.qos)
+  local is_band = is_moved or job_desc.requeue == 0
   if not is_tag and not is_band then return SUCCESS end
   local parts = {}
   add(parts, "uid", job_rec.user_id)
@@ -212,6 +219,7 @@ local function on_modify(client, job_desc, job_rec, modify_uid)
     local requeue = job_desc.requeue
     if requeue ~= 0 and requeue ~= 1 then requeue = job_rec.requeue end
     add_band(parts, job_desc.qos or job_rec.qos, requeue, job_rec)
+    add(parts, "moved", is_moved and 1 or 0)
   end
   local answer = client.ask(M.frame("M", parts))
   return answer and conclude(answer) or SUCCESS

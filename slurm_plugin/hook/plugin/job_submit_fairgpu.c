@@ -198,6 +198,15 @@ static void add_request(struct frame *frame, const job_desc_msg_t *desc)
 	add_band(frame, desc->qos, desc->requeue, desc->script != NULL);
 }
 
+/* slurmctld frees the text with its own allocator. */
+static void set_qos(job_desc_msg_t *desc, const char *qos)
+{
+	if (!*qos || !slurm_xstrdup || !slurm_xfree)
+		return;
+	slurm_xfree((void **) &desc->qos);
+	desc->qos = slurm_xstrdup(qos);
+}
+
 EXPORT int job_submit(job_desc_msg_t *desc, uint32_t submit_uid, char **err_msg)
 {
 	struct settings settings;
@@ -218,6 +227,7 @@ EXPORT int job_submit(job_desc_msg_t *desc, uint32_t submit_uid, char **err_msg)
 		return SLURM_SUCCESS;
 	if (answer.site_factor)
 		desc->site_factor = NICE_OFFSET + answer.site_factor;
+	set_qos(desc, answer.qos);
 	return conclude(&answer, err_msg);
 }
 
@@ -247,7 +257,7 @@ static int judge_change(const struct settings *settings, const job_desc_msg_t *d
 			uint32_t by, char **err_msg)
 {
 	bool is_tag = is_changed(desc->comment, old->comment) || is_changed(desc->wckey, old->wckey);
-	bool is_band = is_changed(desc->qos, old->qos) || desc->requeue == 0;
+	bool is_moved = is_changed(desc->qos, old->qos), is_band = is_moved || desc->requeue == 0;
 	struct frame frame;
 	struct answer answer;
 
@@ -260,9 +270,11 @@ static int judge_change(const struct settings *settings, const job_desc_msg_t *d
 	frame_text(&frame, "partition", either(desc->partition, old->partition));
 	frame_text(&frame, "comment", either(desc->comment, old->comment));
 	frame_text(&frame, "wckey", either(desc->wckey, old->wckey));
-	if (is_band)
+	if (is_band) {
 		add_band(&frame, either(desc->qos, old->qos), desc->requeue < NO_VAL16 ? desc->requeue : old->requeue,
 			 old->script || old->script_buf);
+		frame_number(&frame, "moved", is_moved);
+	}
 	return ask(settings, &frame, &answer) ? conclude(&answer, err_msg) : SLURM_SUCCESS;
 }
 

@@ -154,6 +154,21 @@ static bool read_factor(struct slice value, struct answer *answer)
 	return true;
 }
 
+/* Only what our own names are made of. */
+static bool read_qos(struct slice value, struct answer *answer)
+{
+	if (value.length < 1 || value.length > MAX_QOS)
+		return false;
+	for (size_t i = 0; i < value.length; i++) {
+		char c = value.start[i];
+		if (!((c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') || c == '_' || c == '.' || c == '-'))
+			return false;
+	}
+	memcpy(answer->qos, value.start, value.length);
+	answer->qos[value.length] = '\0';
+	return true;
+}
+
 /* For the terminal of a user: anything but printable ASCII becomes a question mark. */
 static bool read_message(struct slice value, struct answer *answer)
 {
@@ -171,6 +186,8 @@ static bool read_field(struct slice name, struct slice value, struct answer *ans
 		return read_verdict(value, answer);
 	if (is_text(name, "site_factor"))
 		return read_factor(value, answer);
+	if (is_text(name, "qos"))
+		return read_qos(value, answer);
 	if (is_text(name, "user_msg"))
 		return read_message(value, answer);
 	return true;
@@ -194,5 +211,5 @@ bool parse_answer(const char *body, size_t length, struct answer *answer)
 		has_verdict = has_verdict || is_text(names[n_names], "verdict");
 		n_names++;
 	}
-	return has_verdict && (answer->site_factor == 0 || answer->verdict == ACCEPT);
+	return has_verdict && ((answer->site_factor == 0 && !*answer->qos) || answer->verdict == ACCEPT);
 }

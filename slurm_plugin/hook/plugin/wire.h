@@ -12,6 +12,7 @@ enum {
 	MAX_TEXT = 65540,    /* bytes of a field that are sent: more than the server reads */
 	MAX_MESSAGE = 1000,
 	MAX_FACTOR = 2147483645, /* largest site factor that Slurm takes */
+	MAX_QOS = 255,       /* bytes of a QOS's name */
 };
 
 /* A request that grows. After a failed allocation it stays failed and nothing is sent. */
@@ -27,6 +28,7 @@ enum verdict { UNCHANGED, ACCEPT, REJECT };
 struct answer {
 	enum verdict verdict;
 	uint32_t site_factor; /* 0: none */
+	char qos[MAX_QOS + 1]; /* empty: none */
 	char message[MAX_MESSAGE + 1];
 };
 

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from policies.cycle import decide
 from policies.plan import Plan, SetBorrowRank, SetPreemptList, SetQos, StartNow
+from policies.records import PartitionName
 from policies.site_policy import BandPolicy
 from tests.strategies import NOW, make_job, make_observation, make_quota, make_running, make_site, make_tres
 
@@ -21,13 +22,20 @@ QUOTAS = (*make_quota("a", 4), *make_quota("b", 4))
 def running(job_id: str, agent: str = "a", band: str = "", gpus: int = 1, **changes: Any) -> JobRecord:
     """A running job in a band of its agent."""
     changes = {"tres": make_tres(cpu=1, mem=1000, gpu=gpus)} | changes
-    return make_running(job_id, agent, qos=f"fg_c_{agent}{band}", **changes)
+    account = changes.pop("account", agent)
+    return make_running(job_id, account, **({"qos": f"fg_c_{agent}{band}"} | changes))
 
 
 def waiting(job_id: str, agent: str = "a", band: str = "", gpus: int = 1, **changes: Any) -> JobRecord:
     """A pending job in a band of its agent."""
     changes = {"tres": make_tres(cpu=1, mem=1000, gpu=gpus), "site_factor": 1} | changes
     return make_job(job_id, agent, **({"qos": f"fg_c_{agent}{band}"} | changes))
+
+
+def elsewhere(job_id: str, agent: str = "a", band: str = "", gpus: int = 1, **changes: Any) -> JobRecord:
+    """A running job in a band of the agent, in a partition that is not managed."""
+    changes = {"partitions": (PartitionName("other"),), "nodes": "m1"} | changes
+    return running(job_id, agent, band, gpus, **changes)
 
 
 def victim(job_id: str, agent: str = "a", band: str = "_borrow", gpus: int = 1, **changes: Any) -> JobRecord:

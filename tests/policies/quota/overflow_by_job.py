@@ -6,7 +6,7 @@ It shares the room on nodes, the arithmetic of limits and the report with the re
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Final, cast
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, cast
 
 import numpy as np
 
@@ -14,11 +14,10 @@ from policies.plan import BandMemory, SetQos
 from policies.quota.amounts import add_tres, exceeded, n_fitting
 from policies.quota.band_plan import BandPlan, _starts, make_move
 from policies.quota.band_report import band_findings, band_standings
-from policies.quota.band_state import BORROWED, BandState
 from policies.quota.eligible import MAX_REQUEUE_DELAY_S, may_borrow
 from policies.quota.free_room import GPU, FreeRoom
 from policies.quota.memory import keep_memory
-from policies.quota.names import Band
+from policies.quota.names import BORROWED, Band
 from policies.quota.overflow import Overflow, Reservation, usage_by_band
 from policies.quota.steering import agent_uses, occupied_bands, steer_lists, steer_ranks
 from policies.quota.wishes import BANDS, NO_BAND, Wish
@@ -29,6 +28,9 @@ from policies.state import STARTABILITIES, STARTABLE_CODE
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
+    from numpy.typing import NDArray
+
+    from policies.quota.band_state import BandState
     from policies.records import JobRecord, QosRecord, Tres
     from policies.site_policy import BandPolicy
     from policies.state import ClusterState
@@ -47,11 +49,25 @@ class WishByRow(dict[int, Wish]):
         """Band codes as the report wants them."""
         return np.array([BANDS.index(self[row].band) if row in self else NO_BAND for row in range(self.n_rows)])
 
+    @property
+    def has_quota(self) -> Any:
+        """Rows for which the guaranteed band has room."""
+        rows = range(self.n_rows)
+        found = [row in self and self[row].reason.startswith("its guaranteed band has room") for row in rows]
+        return np.array(found, dtype=np.bool_)
+
+
+class HereByJob(NamedTuple):
+    """Code of the band in which each pending job waits now."""
+
+    here: NDArray[np.int64]
+
 
 @dataclass(slots=True, kw_only=True, eq=False)
 class Outcome:
     """As ``Overflow``."""
 
+    columns: HereByJob
     wishes: WishByRow = field(default_factory=WishByRow)
     used: list[dict[Band, dict[str, int]]] = field(default_factory=list)
     claims: list[dict[str, int]] = field(default_factory=list)
@@ -66,6 +82,10 @@ class Outcome:
 _WHY: Final = {
     Band.BORROW: "within the borrow cap, on resources that are idle",
     Band.OPPORTUNISTIC: "beyond the borrow cap, on resources that are idle",
+}
+_WAITS_ON: Final = {
+    Band.BORROW: "it waits on within the borrow cap, nothing that it could borrow is idle now",
+    Band.OPPORTUNISTIC: "it waits on beyond the borrow cap, nothing that it could borrow is idle now",
 }
 
 
@@ -96,7 +116,9 @@ class _Pass:
         self.is_reserved: set[int] = set()
         self._admitted: dict[tuple[int, Band, Tres, int], bool] = {}
         self._descriptions: dict[tuple[int, Tres], str] = {}
-        self.out = Outcome(used=usage_by_band(bands), claims=[{} for _ in bands.agents])
+        places = [bands.band_of(agent, job) for agent, job in zip(self.owner, bands.pending, strict=True)]
+        here = np.array([NO_BAND if band is None else BANDS.index(band) for band in places], dtype=np.int64)
+        self.out = Outcome(columns=HereByJob(here), used=usage_by_band(bands), claims=[{} for _ in bands.agents])
         self.used = [{band: dict(amounts) for band, amounts in own.items()} for own in self.out.used]
         self.room = FreeRoom(bands.nodes, [job for _, job in bands.running] + list(bands.foreign))
 
@@ -207,7 +229,8 @@ class _Pass:
         if not n_placed and not waits_here:
             return False
         add_tres(used, job.tres, n_placed or 1)
-        self._wish(row, band, f"{self._why_full(row)}; {_WHY[band]}")
+        why = (_WHY if n_placed else _WAITS_ON)[band]
+        self._wish(row, band, f"{self._why_full(row)}; {why}")
         return True
 
     def _stay(self, row: int) -> None:
@@ -235,6 +258,14 @@ class _Pass:
 
     def _why_full(self, row: int) -> str:
         agent, job = self.owner[row], self.bands.pending[row]
+        asked = dict(job.tres)
+        beyond = [
+            f"{asked[name]} {name} of {limit}"
+            for name, limit in self.qos[agent].guaranteed.grp_tres
+            if name in asked and asked[name] > limit
+        ]
+        if beyond:
+            return f"it asks for more than the whole guaranteed band: {', '.join(beyond)}"
         if self._leaves_band(row):
             kept = self.out.reservations[agent]
             return (

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from policies.quota.apportionment import apportion
-from policies.quota.nominal import compute_nominals
+from policies.quota.nominal import compute_nominals, excess_quotas
 from policies.records import AccountName, AgentName, NodeName, NodeRecord, PartitionName, Tres
 from policies.site_policy import AgentPolicy, BandPolicy, Quota, QuotaKind, SitePolicy
 
@@ -114,3 +114,21 @@ def test_explicit_quotas_beyond_the_cluster_leave_nothing_to_split() -> None:
 
 def test_no_bands_no_quotas() -> None:
     assert compute_nominals(replace(_site(_agent("a", "1")), bands=None), [_node(1)]) == ()
+
+
+def test_explicit_quotas_above_the_configured_capacity_are_found() -> None:
+    def explicit(**amounts: int) -> Quota:
+        return Quota(kind=QuotaKind.EXPLICIT, amounts=tuple((f"gres/{name}", n) for name, n in amounts.items()))
+
+    big = Quota(kind=QuotaKind.EXPLICIT, amounts=(("gres/gpu", 5), ("gres/gpu:h100", 1), ("license/x", 9)))
+    site = _site(_agent("b", "1", big), _agent("a", "1", explicit(gpu=4)), _agent("c", "1"))
+    total, typed = excess_quotas(site, [_node(1), _node(2)])
+    assert (total.tres, total.promised, total.configured, total.agents, total.is_split) == (
+        "gres/gpu",
+        9,
+        8,
+        ("a", "b"),
+        True,
+    )
+    assert (typed.tres, typed.promised, typed.configured, typed.is_split) == ("gres/gpu:h100", 1, 0, False)
+    assert [one.tres for one in excess_quotas(site, [_node(1), _node(2), _node(3)])] == ["gres/gpu:h100"]

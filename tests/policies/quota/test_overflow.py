@@ -145,8 +145,16 @@ def test_job_that_would_straddle_two_bands_is_opportunistic() -> None:
 def test_unsplit_array_moves_as_a_whole_when_a_task_could_start() -> None:
     plan = plan_of([*FULL, waiting("10", n_tasks=20)])
     assert moves(plan) == {"10": "a_borrow"}
-    assert plan.standings[0].bands is not None
-    assert plan.standings[0].bands.n_moved_out == 20
+
+
+def test_moved_counts_what_waits_in_a_borrowed_band_now_not_what_is_planned() -> None:
+    planned = plan_of([*FULL, waiting("10", n_tasks=20)]).standings[0].bands
+    there = plan_of([waiting("10", band="_opp", n_tasks=20), waiting("11", priority=0, band="_borrow")])
+    assert moves(there) == {"10": "a"}
+    now = there.standings[0].bands
+    assert planned is not None
+    assert now is not None
+    assert (planned.n_moved_out, now.n_moved_out) == (0, 21)
 
 
 def test_array_with_room_for_some_tasks_stays_on_its_quota() -> None:

@@ -45,7 +45,9 @@ def queues(draw: st.DrawFn) -> Observation:
     """Two or three nodes, few shapes, many jobs in any band; an agent may lack a band or have no limit."""
     shapes = st.sampled_from(draw(_SHAPES))
     rows: list[tuple[dict[str, Any], Tres]] = draw(st.lists(st.tuples(_PENDING, shapes), max_size=14))
-    running = draw(st.lists(st.tuples(st.sampled_from("ab"), st.sampled_from(_QOS[:6]), shapes), max_size=6))
+    running = draw(
+        st.lists(st.tuples(st.sampled_from(["a", "b", "nobody"]), st.sampled_from(_QOS[:6]), shapes), max_size=6)
+    )
     jobs = [
         make_running(str(number + 1), account, qos=qos, tres=tres, nodes=f"n{1 + number % 2}")
         for number, (account, qos, tres) in enumerate(running)

@@ -97,6 +97,61 @@ def test_refused_with_the_next_step(band: BandRequest, message: str) -> None:
     assert (got.verdict, got.agent, got.message) == (Verdict.REJECT, "rec", message)
 
 
+SET = {
+    "a managed QOS": ("rec", "", "normal", "fg_c_rec"),
+    "in capitals": ("rec", "", "NORMAL", "fg_c_rec"),
+    "in a list with a band": ("rec", "", "normal, fg_c_rec", "fg_c_rec"),
+    "the account's agent without a QOS": ("rec", "", "", ""),
+    "an account of no agent without a QOS": ("other", "agent=rec", "", "fg_c_rec"),
+    "an account of another agent without a QOS": ("risk", "agent=rec", "", "fg_c_rec"),
+    "a band by name from another account": ("other", "agent=rec", "fg_c_rec_borrow", ""),
+    "a QOS of the site": ("rec", "", "long", ""),
+    "a QOS of the site in a list": ("rec", "", "normal,long", ""),
+    "an agent without quota": ("vision", "", "normal", ""),
+    "nobody's job": ("other", "", "normal", ""),
+}
+
+
+@pytest.mark.parametrize(("account", "text", "qos", "want"), SET.values(), ids=SET.keys())
+def test_the_qos_that_a_new_job_is_to_have(account: str, text: str, qos: str, want: str) -> None:
+    site = replace(SITE, agents=(replace(SITE.agents[0], users=("alice",)), *SITE.agents[1:]))
+    got = decide(replace(BATCH, qos=qos), account=account, text=text, site=site)
+    assert (got.verdict is not Verdict.REJECT, got.qos) == (True, want)
+
+
+def test_without_bands_no_qos_is_set() -> None:
+    assert decide(replace(BATCH, qos="normal"), site=replace(SITE, bands=None)).qos == ""
+
+
+def test_a_job_is_not_moved_into_a_qos_without_quota() -> None:
+    got = decide(replace(BATCH, qos="Normal", is_move=True))
+    assert (got.verdict, got.qos, got.message) == (
+        Verdict.REJECT,
+        "",
+        (
+            "FairGPU: QOS normal has no quota of agent rec: nobody could take back what this job holds there. Leave "
+            "the QOS as it is, or ask for qos=fg_c_rec."
+        ),
+    )
+
+
+def test_a_tagged_job_is_not_moved_to_its_accounts_default() -> None:
+    site = replace(SITE, agents=(replace(SITE.agents[0], users=("alice",)), *SITE.agents[1:]))
+    move = replace(BATCH, is_move=True)
+    got = decide(move, account="risk", text="agent=rec", site=site)
+    assert got.verdict is Verdict.REJECT
+    assert "The default QOS of the account has no quota of agent rec" in got.message
+    assert decide(move, account="rec", text="agent=rec", site=site).verdict is Verdict.ACCEPT
+
+
+MOVES_ALLOWED = {"a QOS of the site": ("rec", "long"), "no quota": ("vision", "normal"), "no agent": ("x", "normal")}
+
+
+@pytest.mark.parametrize(("account", "qos"), MOVES_ALLOWED.values(), ids=MOVES_ALLOWED.keys())
+def test_other_moves_pass(account: str, qos: str) -> None:
+    assert decide(replace(BATCH, qos=qos, is_move=True), account=account).verdict is not Verdict.REJECT
+
+
 def test_one_wrong_band_in_a_list_is_enough() -> None:
     assert decide(replace(BATCH, qos="fg_c_rec, fg_c_risk_borrow")).verdict is Verdict.REJECT
 

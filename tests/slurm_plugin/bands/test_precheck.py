@@ -184,3 +184,40 @@ def test_nodes_that_are_out_do_not_matter_for_explicit_quotas(fake: FakeSacctmgr
     site = SITE.replace("base_weight", "quota: {gres/gpu: 5}, base_weight")
     assert check(fake, site, nodes=OUT, at_s=9000.0).warnings == ()
     assert check(fake, nodes=OUT, at_s=3000.0).warnings == ()
+
+
+def test_explicit_quotas_above_what_is_configured_forbid(fake: FakeSacctmgr) -> None:
+    site = SITE.replace("bands: {}", "  big: {accounts: [big], base_weight: 0.1, quota: {gres/gpu: 40}}\nbands: {}")
+    found = check(fake, site)
+    (excess,) = found.blockers
+    assert excess.what == "explicit quotas 40 > 24 gres/gpu: rec, risk are left with 0"
+    assert excess.fix == "site file: lower the quotas of big: together at most 24 gres/gpu"
+    texts = [one.what for one in found.warnings]
+    assert "agent rec: quota auto gives 0 of 24 gres/gpu" in texts
+    assert "agent rec can borrow no gres/gpu: its cap rounds to 0 of 0" in texts
+
+
+def test_explicit_quotas_count_nodes_that_are_out(fake: FakeSacctmgr) -> None:
+    site = SITE.replace("base_weight", "quota: {gres/gpu: 12}, base_weight")
+    assert check(fake, site, nodes=(NODES[0], dataclasses.replace(NODES[1], out_since_s=1)), at_s=9e5).blockers == ()
+    (excess,) = check(fake, site.replace("gpu: 12", "gpu: 13")).blockers
+    assert excess.what == "explicit quotas 26 > 24 gres/gpu"
+
+
+def test_a_type_of_gpu_that_no_node_has_cannot_be_promised(fake: FakeSacctmgr) -> None:
+    site = SITE.replace("base_weight: 0.3", "base_weight: 0.3, quota: {'gres/gpu:h100': 2}")
+    config = {"AccountingStorageTRES": "gres/gpu,gres/gpu:h100"}
+    (excess,) = check(fake, site, config=config).blockers
+    assert excess.what == "explicit quotas 2 > 0 gres/gpu:h100"
+
+
+def test_explicit_quotas_that_leave_an_auto_agent_nothing_are_named(fake: FakeSacctmgr) -> None:
+    site = SITE.replace("base_weight: 0.3", "base_weight: 0.3, quota: {gres/gpu: 24}")
+    found = check(fake, site)
+    assert found.blockers == ()
+    assert "agent risk: quota auto gives 0 of 24 gres/gpu" in [one.what for one in found.warnings]
+
+
+def test_a_cluster_without_gpus_has_no_empty_quotas(fake: FakeSacctmgr) -> None:
+    nodes = tuple(dataclasses.replace(node, tres=(("cpu", 12), ("mem", 1200))) for node in NODES)
+    assert not [text for text in warnings(fake, nodes=nodes) if "gives 0" in text]

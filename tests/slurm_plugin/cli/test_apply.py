@@ -56,8 +56,9 @@ class World:
     def _run(self, command: Command) -> CommandResult:
         return CommandResult(0, PARTITION + "\n", "") if command.argv[0] == "scontrol" else self.db(command)
 
-    def do(self, command: click.Command, *argv: str) -> Result:
-        return CliRunner().invoke(command, ["--site", str(self.site_path), *argv], catch_exceptions=False)
+    def do(self, command: click.Command, *argv: str, typed: str | None = None) -> Result:
+        words = ["--site", str(self.site_path), *argv]
+        return CliRunner().invoke(command, words, input=typed, catch_exceptions=False)
 
 
 @pytest.fixture
@@ -111,6 +112,35 @@ def test_without_a_terminal_it_wants_yes(world: World) -> None:
     assert result.exit_code == 2
     assert "use --yes" in result.output
     assert world.db.written == []
+
+
+@pytest.mark.parametrize("argv", [(), ("--remove",)])
+def test_no_is_an_answer(world: World, monkeypatch: pytest.MonkeyPatch, argv: tuple[str, ...]) -> None:
+    if argv:
+        world.do(apply_command, "--yes")
+    n_written = len(world.db.written)
+    monkeypatch.setattr(apply, "_is_terminal", lambda: True)
+    result = world.do(apply_command, *argv, typed="n\n")
+    assert result.exit_code == 1
+    assert "Nothing was changed." in result.stderr
+    assert len(world.db.written) == n_written
+
+
+def test_the_difference_and_what_is_written_have_headings(world: World) -> None:
+    result = world.do(apply_command, "--yes")
+    assert result.stdout.startswith("Changes that make slurmdbd as the site file wants it:\n\n")
+    assert result.stderr.startswith("\nWriting:\n")
+    removed = world.do(apply_command, "--remove", "--yes")
+    assert removed.stdout.startswith("Changes that take everything of ours out of slurmdbd:\n\n")
+
+
+def test_plan_ends_with_how_much_and_what_next(world: World) -> None:
+    shown = world.do(plan_command).stdout.splitlines()
+    n_changes = len(json.loads(world.do(plan_command, "--json").stdout)["diff"])
+    assert shown[-2] == f"{n_changes} changes, 1 warnings, 0 forbidden."
+    assert shown[-1] == "Next: fairgpu apply"
+    world.slurm.config["PreemptType"] = "preempt/none"
+    assert world.do(plan_command).stdout.splitlines()[-1] == "Next: mend what is forbidden, then: fairgpu plan"
 
 
 def test_now_without_remove_is_a_usage_error(world: World) -> None:

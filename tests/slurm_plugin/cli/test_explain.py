@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from typing import TYPE_CHECKING
 
 import pytest
@@ -167,7 +168,8 @@ def test_a_job_that_is_gone_is_found_in_the_history(tmp_path: Path, monkeypatch:
     done = run("explain", "1", "--site", world.site.path)
     assert done.exit_code == 0
     assert "not in Slurm's queue any more" in done.stdout
-    assert "GONE" in done.stdout
+    assert re.search(r"ended \(last seen before \d{4}-\d\d-\d\d \d\d:\d\d:\d\d\) +\d{4}-\d\d-\d\d ", done.stdout)
+    assert not re.search(r"GONE|e\+|\d{9}|_s\b", done.stdout.partition("Last decisions")[0])
     assert "wdrf: nothing held or queued before it" in done.stdout
     body = json.loads(run("explain", "1", "--json", "--site", world.site.path).stdout)
     assert body["explanation"] is None

@@ -45,6 +45,15 @@ def recorded(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, bytes, lis
     return folder / "hostile.json", raw, list(_places(json.loads(raw)["snapshot"]))
 
 
+@pytest.mark.parametrize("job_id", ["9" * 30, "1/" + "9" * 900, "4_" + "9" * 25])
+def test_a_job_id_beyond_any_of_slurms_is_named(recorded: tuple[Path, bytes, list[Where]], job_id: str) -> None:
+    path, raw, _ = recorded
+    body = json.loads(raw)
+    body["snapshot"]["observation"]["jobs"][0]["job_id"] = job_id
+    path.write_text(json.dumps(body))
+    assert "job_id holds a number" in str(run("status", "--snapshot", path).exception)
+
+
 @given(data=st.data())
 @settings(max_examples=60, deadline=None)
 def test_no_value_in_a_snapshot_makes_a_verb_stumble(

@@ -121,7 +121,7 @@ def test_off_as_json(site_path: Path) -> None:
     answer = json.loads(run(off_command, site_path, "--json", "--reason", "x").stdout)
     assert answer["is_off"] is True
     assert answer["rebalancer_pid"] is None
-    lists: dict[str, list[str]] = {"restored": [], "failed": []}
+    lists: dict[str, list[str]] = {"restored": [], "ranks": [], "failed": []}
     assert answer["reset"] == {"restored": [], "gone": [], "failed": [], "moved": [], "lists": lists}
 
 

@@ -97,6 +97,41 @@ def test_bands_are_drawn_and_fit_80_columns(tmp_path: Path) -> None:
     assert max(map(len, table.splitlines())) <= 80
 
 
+@pytest.mark.parametrize(
+    ("width", "columns"),
+    [
+        (80, "agent weight quota use gres/gpu borr. opp. lent share pend. SLA"),
+        (70, "agent weight quota use gres/gpu borr. opp. lent share pend. SLA"),
+        (62, "agent weight quota use borr. opp. lent share pend. SLA"),
+        (54, "agent weight quota use borr. opp. lent share pend."),
+        (44, "agent quota use borr. opp. lent pend."),
+        (24, "agent quota use borr."),
+    ],
+)
+def test_a_narrow_screen_loses_the_bar_then_columns_and_never_a_digit(tmp_path: Path, width: int, columns: str) -> None:
+    world = busy(tmp_path)
+    seen = Watch(site=world.site, client=world.slurm).look()
+    text = draw(Picture(interval_s=2.0).with_look(seen, now_s=START_S), width=width)
+    lines = text.splitlines()
+    heading = next(line for line in lines if line.startswith("agent "))
+    rows = [line for line in lines if line.startswith(("rec ", "risk "))]
+    assert max(map(len, [heading, *rows])) <= width
+    assert heading.split() == columns.split()
+    wide = draw(Picture(interval_s=2.0).with_look(seen, now_s=START_S), width=100).splitlines()
+    known = {cell for line in wide if line.startswith(("rec ", "risk ")) for cell in line.split()}
+    shown = [cell for line in rows for cell in line.split() if not set(cell) <= set("#.+o=")]
+    assert set(shown) <= known
+    assert {"rec", "risk"} <= set(shown)
+
+
+def test_the_last_cycle_ages_with_the_data(tmp_path: Path) -> None:
+    world = busy(tmp_path)
+    world.cycle()
+    seen = Watch(site=world.site, client=world.slurm).look()
+    text = draw(Picture(interval_s=2.0).with_look(seen, now_s=START_S), now_s=seen.snapshot.now_s + 120, width=100)
+    assert "last cycle 2m00s ago" in text
+
+
 def test_a_bar_is_the_quota_then_what_is_borrowed() -> None:
     use = BandUse(tres="gres/gpu", quota=8, guaranteed=6, borrowed=2, opportunistic=4, outside=2)
     assert bar(use, full=16, width=16).plain == "######..++oooo=="

@@ -34,7 +34,7 @@ _TEXTS: Final = {
     ASSOC_MGR: "scontrol-assoc_mgr.txt",
 }
 _FIELD: Final = re.compile(r"([\w-]+):([^,]+)")
-_UPDATE: Final = re.compile(r"update jobid=(\S+) (?:SiteFactor=-?\d+|QOS=(\S+)|StartTime=now)")
+_UPDATE: Final = re.compile(r"update jobid=(\S+) (?:SiteFactor=-?\d+|QOS=(\S+)(?: Requeue=1)?|StartTime=now)")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -83,6 +83,27 @@ def test_each_call_has_separators_of_its_own() -> None:
     assert len(tails) == 3
 
 
+def test_where_squeue_prints_tasks_only_they_are_asked_for_once_that_is_known() -> None:
+    def squeue(command: Command) -> CommandResult:
+        if "--array-unique" in command.argv:
+            return CommandResult(1, "", "squeue: unrecognized option '--array-unique'\nTry \"squeue --help\"\n")
+        return CommandResult(0, native("squeue.txt"), "")
+
+    runner = NativeCluster(squeue=squeue)
+    slurm = client(runner)
+    assert slurm.observe() == client(NativeCluster()).observe()
+    slurm.observe()
+    asked = [command.argv[3] for command in runner.asked if command.argv[0] == "squeue"]
+    assert asked == ["--array-unique", "--array", "--array"]
+
+
+def test_another_complaint_of_squeue_is_not_taken_for_a_missing_option() -> None:
+    runner = NativeCluster(squeue=CommandResult(1, "", "squeue: unrecognized option '--local'\n"))
+    with pytest.raises(SlurmError, match="--local"):
+        client(runner).observe()
+    assert [command.argv[0] for command in runner.asked].count("squeue") == 1
+
+
 def test_updates_of_a_partly_started_array_reach_only_its_waiting_tasks() -> None:
     runner = NativeCluster()
     slurm = client(runner)

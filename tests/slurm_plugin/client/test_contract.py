@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from policies.records import JobId, JobState, NodeName, PartitionName
+from policies.records import JobId, JobState, NodeName, PartitionName, QosRecord
 from slurm_plugin.client import CliSettings, CliSlurm, FakeSlurm, UpdateStatus
 from tests.slurm_plugin.client.recordings import RELEASES, RecordedCluster
 
@@ -183,6 +183,16 @@ def test_a_move_to_another_qos_tells_what_became_of_each_job(client: SlurmClient
         (runs, UpdateStatus.GONE),
         (other, UpdateStatus.REJECTED),
     ]
+
+
+def test_a_move_onto_borrowed_quota_tells_what_became_of_each_job(client: SlurmClient, seen: Observation) -> None:
+    waits = by_name(seen, "pref").job_id
+    runs = next(job.job_id for job in seen.jobs if job.state is JobState.RUNNING and not job.array_job_id)
+    qos = "fg_fg_rec_borrow"
+    if isinstance(client, FakeSlurm):
+        client.set_qos(QosRecord(name=qos))
+    outcomes = client.set_job_qos([(waits, qos), (JobId("99999"), qos), (runs, qos)])
+    assert [found.status for found in outcomes] == [UpdateStatus.OK, UpdateStatus.GONE, UpdateStatus.GONE]
 
 
 def test_a_delay_is_lifted_for_jobs_that_are_there(client: SlurmClient, seen: Observation) -> None:

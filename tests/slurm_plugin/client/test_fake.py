@@ -137,3 +137,10 @@ def test_the_test_chooses_configuration_statistics_and_who_acts(fake: FakeSlurm)
     assert fake.fetch_config()["PriorityType"] == "priority/basic"
     assert fake.fetch_diag() == {"x": "1"}
     assert not fake.is_primary()
+
+
+@pytest.mark.parametrize(("qos", "want"), [("fg_c_rec_borrow", True), ("fg_c_rec_opp", True), ("fg_c_rec", False)])
+def test_only_the_move_onto_borrowed_quota_makes_a_job_requeueable(fake: FakeSlurm, qos: str, *, want: bool) -> None:
+    fake.set_requeueable(ONE, is_requeueable=False)  # its user, after we looked
+    fake.set_job_qos([(ONE, qos)])
+    assert (fake.job(ONE).qos, fake.job(ONE).is_requeueable) == (qos, want)

@@ -3,12 +3,18 @@ from __future__ import annotations
 from collections import Counter
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
+from policies.cycle import decide
 from policies.records import JobId, JobState
+from slurm_plugin.client.gpu_requests import MAX_AMOUNT
 from slurm_plugin.client.job_columns import JOB_COLUMNS, JobRow
 from slurm_plugin.client.jobs import JobReading, read_jobs
 from slurm_plugin.client.table import Separators, Table, parse_table
+from slurm_plugin.snapshot import Snapshot, parse_snapshot, snapshot_bytes
 from tests.slurm_plugin.client.recordings import native
+from tests.strategies import NOW, make_observation, make_site
 
 RECORDED = Separators(cell="_recordedc", row="_recordedr")
 
@@ -155,3 +161,47 @@ def test_the_native_recording_is_understood() -> None:
     assert jobs["24+1"].het_job_id == "24"
     assert jobs["30_3"].state is JobState.RUNNING
     assert reading.update_ids[JobId("18")] == "18_[3-9]"
+
+
+ABSURD = PLAIN._replace(
+    tres_alloc="cpu=4000000,mem=4000000G,node=1,billing=4000000,gres/gpu=3999999996000000",
+    tres_per_node="N/A",
+    tres_per_task="gres:gpu:999999999",
+    n_nodes="125000",
+    n_tasks="4000000",
+)
+"""``sbatch -n 4000000 --gpus-per-task=999999999``, as 22.05.8 takes and shows it."""
+
+
+def test_an_absurd_request_is_counted_as_the_most_that_a_snapshot_takes() -> None:
+    problems: Counter[str] = Counter()
+    job, _ = read(ABSURD, PLAIN._replace(raw_id="13"), problems=problems).jobs
+    assert dict(job.tres) == {"cpu": 4_000_000, "mem": 4_096_000_000, "gres/gpu": MAX_AMOUNT}
+    assert problems == {
+        f"job that asks for less than 0 or more than {MAX_AMOUNT} of something, counted as that much": 1
+    }
+
+
+@given(
+    gpus=st.integers(-(2**80), 2**80),
+    n_tasks=st.integers(1, 2**40),
+    cpus=st.integers(0, 2**80),
+    states=st.sampled_from(["PENDING", "RUNNING"]),
+)
+def test_a_snapshot_with_any_request_can_be_read_again(gpus: int, n_tasks: int, cpus: int, states: str) -> None:
+    row = ABSURD._replace(
+        tres_alloc=f"cpu={cpus},gres/gpu={gpus}",
+        tres_per_task=f"gres:gpu:{max(0, gpus)}",
+        n_tasks=str(n_tasks),
+        state=states,
+        partition="gpu",
+        array_task_id="0-4000000",
+    )
+    rows = [row._replace(raw_id=str(n), array_job_id=str(n)) for n in range(12, 16)]
+    seen = make_observation(read(*rows).jobs)
+    site = make_site({"rec": 1})
+    plan = decide(seen, site, (), (), now=NOW)
+    raw = snapshot_bytes(
+        Snapshot(cycle_id="c", now_s=NOW, observation=seen, site_policy=site, sla_memory=(), plan=plan)
+    )
+    assert parse_snapshot(raw).observation == seen

@@ -102,6 +102,19 @@ def test_other_texts_never_reach_scontrol(name: str) -> None:
     assert [command.stdin for command in asked] == ["update jobid=1 QOS=normal\nupdate jobid=3 QOS=normal\n"]
 
 
+@pytest.mark.parametrize("name", ["fg_prod_risk_borrow", "fg_prod_risk_opp"])
+def test_a_move_onto_borrowed_quota_makes_the_job_requeueable_in_the_same_update(name: str) -> None:
+    asked: list[Command] = []
+
+    def run(command: Command) -> CommandResult:
+        asked.append(command)
+        return CommandResult(0, "", "")
+
+    CliSlurm(CliSettings(runner=run)).set_job_qos([(JobId("1"), name), (JobId("2"), "fg_prod_risk")])
+    want = f"update jobid=1 QOS={name} Requeue=1\nupdate jobid=2 QOS=fg_prod_risk\n"
+    assert [command.stdin for command in asked] == [want]
+
+
 def test_a_controller_that_is_away_is_an_error() -> None:
     def run(_: Command) -> CommandResult:
         return CommandResult(1, "", "Unable to contact slurm controller (connect failure)\n")

@@ -76,3 +76,10 @@ def test_denied_means_all_live_jobs_were_denied() -> None:
     assert not are_all_denied([denied, refused("Job is on fire")])
     assert not are_all_denied([gone])
     assert not are_all_denied([])
+
+
+def test_the_echo_of_a_move_onto_borrowed_quota_is_known() -> None:
+    # 22.05.8, seen: the message that names no job stands below its command
+    text = "scontrol: update jobid=2 QOS=fg_c_a_opp Requeue=1\nJob is no longer pending execution\n"
+    replies = place_replies(text, ["1", "2"])
+    assert (replies.unplaced, replies.by_id["2"]) == ([], ["Job is no longer pending execution"])

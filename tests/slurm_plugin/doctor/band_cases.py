@@ -7,6 +7,7 @@ from typing import Any
 from policies.records import NodeRecord, PartitionName, QosRecord
 from slurm_plugin.bands.accounting import AssocKey, AssocRow, QosRow
 from slurm_plugin.doctor import Status
+from slurm_plugin.qos_helper.probe import HelperProbe
 from tests.slurm_plugin.doctor.conftest import SITE
 from tests.strategies import make_node
 
@@ -76,7 +77,39 @@ BAND_COMPLAINTS: dict[str, tuple[str, dict[str, Any], Status, str, str]] = {
         {"site": BANDS + "mode: enforce\n", "assoc_rows": assoc_rows("normal")},
         Status.FAIL,
         "1 of 2 associations have another one: account=risk user=alice",
+        "sudo fairgpu apply",
+    ),
+    "default QOSes switched off in the site file": (
+        "default-qos",
+        {"site": SITE + "bands: {set_default_qos: false}\n", "assoc_rows": assoc_rows("normal")},
+        Status.WARN,
+        "1 of 2 associations have another one",
         "set_default_qos: true",
+    ),
+    "no QOS helper": (
+        "qos-helper",
+        {
+            "site": BANDS + "mode: enforce\n",
+            "qos_helper": HelperProbe(error="/run/fairgpu-qos/helper.sock: No such file or directory"),
+            "config": {"SlurmUser": "slurmy(64030)"},
+        },
+        Status.FAIL,
+        "no answer: /run/fairgpu-qos/helper.sock: No such file",
+        "systemctl start fairgpu-qos-helper, or: sudo -u slurmy fairgpu qos-helper",
+    ),
+    "no QOS helper while only observing": (
+        "qos-helper",
+        {"site": BANDS, "qos_helper": HelperProbe(error="gone")},
+        Status.WARN,
+        "no answer: gone",
+        "systemctl start fairgpu-qos-helper",
+    ),
+    "a QOS helper that this user may not ask": (
+        "qos-helper",
+        {"site": BANDS, "qos_helper": HelperProbe(error="Permission denied", is_closed=True)},
+        Status.UNKNOWN,
+        "there is a socket",
+        "",
     ),
     "claims that wait for each other": (
         "reclaim-time",
@@ -157,6 +190,8 @@ BAND_CONTENT: dict[str, tuple[str, dict[str, Any]]] = {
     ),
     "quotas without bands": ("quotas-current", {}),
     "defaults": ("default-qos", {"site": BANDS, "assoc_rows": assoc_rows("fg_fg_risk")}),
+    "a QOS helper": ("qos-helper", {"site": BANDS, "qos_helper": HelperProbe()}),
+    "no bands, no QOS helper": ("qos-helper", {}),
     "no grace time": ("reclaim-time", {"site": BANDS}),
     "bands far apart": ("band-order", {"site": BANDS, "qos": qos_rows()}),
     "victims are seen": ("reclaim-counting", {"site": BANDS}),

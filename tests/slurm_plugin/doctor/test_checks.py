@@ -362,6 +362,13 @@ COMPLAINTS: dict[str, tuple[str, dict[str, Any], Status, str, str]] = {
     ),
     "site file open": ("site-file", {"site_file": SITE_FILE}, Status.FAIL, "writable by everybody", "chmod o-w"),
     "switched off": ("mode", {"is_off": True}, Status.WARN, "switched off", "sudo -u fairgpu fairgpu on"),
+    "no state directory": (
+        "mode",
+        {"is_off": True, "is_switch_visible": False, "state_dir": PathFact(path=Path("/x"), exists=False)},
+        Status.WARN,
+        "/x is missing",
+        "install -d -o fairgpu -m 0755 /x",
+    ),
     "switch not visible": (
         "mode",
         {"is_off": True, "is_switch_visible": False},

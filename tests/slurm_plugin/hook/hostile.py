@@ -112,6 +112,13 @@ HOSTILE = {
     "a factor that Slurm cannot hold": replies(encode_frame("R", REPLY | {"site_factor": "2147483646"})),
     "a factor of many digits": replies(encode_frame("R", REPLY | {"site_factor": "9" * 400})),
     "a factor beside a rejection": replies(encode_frame("R", REPLY | {"verdict": "reject"})),
+    "a QOS with a space": replies(encode_frame("R", REPLY | {"qos": "fg_c rec"})),
+    "a QOS that would be a list": replies(encode_frame("R", REPLY | {"qos": "fg_c_rec,normal"})),
+    "a QOS with a line end": replies(encode_frame("R", REPLY | {"qos": "fg_c_rec\n"})),
+    "a QOS in capitals": replies(encode_frame("R", REPLY | {"qos": "FG"})),
+    "an empty QOS": replies(encode_frame("R", REPLY | {"qos": ""})),
+    "a QOS too long": replies(encode_frame("R", REPLY | {"qos": "q" * 256})),
+    "a QOS beside a rejection": replies(encode_frame("R", {"verdict": "reject", "qos": "fg_c_rec"})),
     "a field twice": replies(b"FG1R00000038" + b"7:verdict,6:accept," * 2),
     "an empty body": replies(b"FG1R00000000"),
 }

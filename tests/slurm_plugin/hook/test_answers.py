@@ -23,6 +23,9 @@ N_BODIES: Final = 20_000
 GOOD: Final = (
     {"verdict": "accept", "site_factor": "40000", "agent": "rec"},
     {"verdict": "accept", "site_factor": "2147483645", "user_msg": "did you mean agent=...?"},
+    {"verdict": "accept", "site_factor": "7", "qos": "fg_c_r.e-c9"},
+    {"verdict": "accept", "qos": "q" * 255},
+    {"verdict": "accept", "qos": "q" * 256},
     {"verdict": "reject", "user_msg": "no, 7:verdict,6:accept, is text"},
     {"verdict": "unchanged", "user_msg": "\x1b\n\xe9", "": ""},
 )
@@ -30,6 +33,8 @@ PIECES: Final = (
     b"7:verdict,6:accept,",
     b"11:site_factor,1:7,",
     b"8:user_msg,2:hi,",
+    b"3:qos,6:normal,",
+    b"3:qos,0:,",
     b"0:,",
     b"999999:",
     b":",
@@ -60,10 +65,12 @@ def _judge(fields: dict[bytes, bytes]) -> str:
     is_factor_good = factor is None or (
         re.fullmatch(rb"[0-9]{1,10}", factor) is not None and 1 <= int(factor) <= 2_147_483_645 and verdict == 1
     )
-    if verdict is None or not is_factor_good:
+    qos = fields.get(b"qos")
+    is_qos_good = qos is None or (re.fullmatch(rb"[a-z0-9_.-]{1,255}", qos) is not None and verdict == 1)
+    if verdict is None or not is_factor_good or not is_qos_good:
         return "-"
     message = re.sub(rb"[^ -~]", b"?", fields.get(b"user_msg", b"")[:1_000]).decode()
-    return f"{verdict} {int(factor or 0)} {message}"
+    return f"{verdict} {int(factor or 0)} {(qos or b'').decode()};{message}"
 
 
 def damaged(rng: random.Random) -> bytes:

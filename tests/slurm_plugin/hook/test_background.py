@@ -3,6 +3,8 @@ from __future__ import annotations
 import json
 import logging
 import subprocess
+import threading
+import time
 from typing import TYPE_CHECKING
 
 import pytest
@@ -11,7 +13,15 @@ from policies.site_policy import Mode
 from policies.submission.decision import Identity
 from slurm_plugin.client import FakeSlurm
 from slurm_plugin.hook import background
-from slurm_plugin.hook.background import FileWatcher, IdentityRefresher, RequeueDefault, groups_of_interest, write_stats
+from slurm_plugin.hook.background import (
+    Faults,
+    FileWatcher,
+    IdentityRefresher,
+    RequeueDefault,
+    every,
+    groups_of_interest,
+    write_stats,
+)
 from slurm_plugin.hook.directory import UserDirectory
 from slurm_plugin.hook.outcome import HookRules
 from slurm_plugin.hook.service import HookService
@@ -193,3 +203,65 @@ def test_the_clusters_requeue_default_is_asked_for_now_and_then(
     now_s += background.SETTING_PAUSE_S
     default.look()
     assert not watched.service.requeues_by_default
+
+
+@pytest.mark.parametrize("raw", ["[" * 200_000, '{"version": 1, "at_s": Infinity, "scale": Infinity, "agents": {}}'])
+def test_standings_that_overflow_the_reader_are_only_damaged(
+    site: SiteFile, watched: Watched, caplog: pytest.LogCaptureFixture, raw: str
+) -> None:
+    (site.paths.run_dir / "standings.json").write_text(raw)
+    with caplog.at_level(logging.WARNING):
+        watched.watcher.look()
+    assert "standings_refused" in caplog.text
+    assert watched.stats.counts["watch_errors"] == 0
+
+
+def test_a_fault_in_one_step_is_counted_and_the_others_go_on(
+    site: SiteFile, watched: Watched, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def fail(_: object) -> None:
+        raise RuntimeError("ours")
+
+    monkeypatch.setattr(background, "parse_standings", fail)
+    monkeypatch.setattr(background, "is_off", fail)
+    stats_file = site.paths.run_dir / "hook-stats.json"
+    (site.paths.run_dir / "standings.json").write_text("{}")
+    stats_file.unlink()
+    later_s = time.monotonic() + background.STATS_INTERVAL_S
+    monkeypatch.setattr("slurm_plugin.hook.background.time.monotonic", lambda: later_s)
+    with caplog.at_level(logging.ERROR):
+        watched.watcher.look()
+    assert watched.stats.counts["watch_errors"] == 2
+    assert caplog.text.count("background_failed what=_look_at_rules") == 1
+    assert stats_file.exists()
+
+
+class Rounds:
+    """Fails in its first rounds and stops the thread after some."""
+
+    def __init__(self, stop: threading.Event, error: BaseException) -> None:
+        self.n = 0
+        self._stop = stop
+        self._error = error
+
+    def look(self) -> None:
+        self.n += 1
+        if self.n == 3:
+            self._stop.set()
+        elif self.n < 3:
+            raise self._error
+
+
+def test_a_round_that_fails_does_not_end_the_thread() -> None:
+    stop, stats, ended = threading.Event(), HookStats(), threading.Event()
+    rounds = Rounds(stop, RecursionError())
+    every(0.0, rounds.look, stop, on_error=Faults(stats).note, on_end=ended.set).join(10)
+    assert (rounds.n, stats.counts["watch_errors"], ended.is_set()) == (3, 2, True)
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")  # the thread is meant to die
+def test_a_thread_that_dies_says_so() -> None:
+    stop, ended = threading.Event(), threading.Event()
+    rounds = Rounds(stop, SystemExit())
+    every(0.0, rounds.look, stop, on_error=lambda _: None, on_end=ended.set).join(10)
+    assert (rounds.n, ended.is_set(), stop.is_set()) == (1, True, False)

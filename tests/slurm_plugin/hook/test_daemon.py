@@ -10,6 +10,12 @@ import time
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
+import pytest
+
+from slurm_plugin.client import FakeSlurm
+from slurm_plugin.errors import FairGpuError
+from slurm_plugin.hook import daemon
+from slurm_plugin.hook.background import FileWatcher
 from slurm_plugin.hook.wire import HEADER_BYTES, encode_frame, parse_fields
 from slurm_plugin.rebalancer.store import HistoryStore
 from slurm_plugin.site.switch import turn_off
@@ -77,6 +83,33 @@ def test_a_request_to_reload_does_not_end_it(site: SiteFile) -> None:
         server.send_signal(signal.SIGHUP)
         assert ask(site.hook.socket, JOB)["agent"] == "rec"
         assert server.poll() is None
+
+
+def test_standings_that_no_reader_survives_leave_the_kill_switch_working(site: SiteFile) -> None:
+    with running(site):
+        (site.paths.run_dir / "standings.json").write_text("[" * 200_000)
+        time.sleep(0.5)
+        turn_off(site, "test")
+        wait_until(lambda: ask(site.hook.socket, JOB) == {"verdict": "unchanged"})
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")  # the thread is meant to die
+def test_a_watching_thread_that_dies_ends_the_server(site: SiteFile, monkeypatch: pytest.MonkeyPatch) -> None:
+    class Dying(FileWatcher):
+        n_looks = 0
+
+        def look(self) -> None:
+            self.n_looks += 1
+            if self.n_looks > 1:
+                raise SystemExit
+
+    monkeypatch.setattr(daemon, "FileWatcher", Dying)
+    monkeypatch.setattr("signal.signal", lambda *_: None)
+    monkeypatch.setattr("gc.freeze", lambda: None)
+    monkeypatch.setattr(daemon, "SWITCH_INTERVAL_S", sys.getswitchinterval())
+    with pytest.raises(FairGpuError, match="a watching thread died"):
+        daemon.run_hook_server(site, FakeSlurm())
+    assert not site.hook.socket.exists()
 
 
 def test_off_takes_effect_while_it_runs(site: SiteFile) -> None:

@@ -177,6 +177,59 @@ def test_another_agents_band_is_refused() -> None:
     assert "belongs to agent risk, and this job counts for agent rec" in reply["user_msg"]
 
 
+def with_bands(policy: SitePolicy = BANDED, **qos: str) -> Desk:
+    """Return a desk whose standings show these agents' guaranteed QOSes."""
+    desk = Desk(policy)
+    desk.book.offer(replace(STANDINGS, qos=qos))
+    return desk
+
+
+def test_a_job_in_a_managed_qos_gets_its_agents_guaranteed_one() -> None:
+    reply = with_bands(rec="fg_c_rec").submit(qos="normal", batch="1")
+    assert reply == {"verdict": "accept", "agent": "rec", "site_factor": "40000", "qos": "fg_c_rec"}
+
+
+def test_a_tagged_job_of_another_agents_account_gets_it_without_asking_for_a_qos() -> None:
+    desk = with_bands(rec="fg_c_rec", risk="fg_c_risk")
+    desk.users.replace({ALICE: Identity(user="alice", groups=frozenset({"fraud"}))})
+    assert desk.submit(comment="agent=risk")["qos"] == "fg_c_risk"
+    assert desk.submit(comment="agent=risk", account="guest")["qos"] == "fg_c_risk"
+    assert "qos" not in desk.submit(comment="agent=rec")
+
+
+NO_QOS = {
+    "slurmctld does not show it": with_bands(risk="fg_c_risk"),
+    "the standings are of another cluster": with_bands(rec="fg_d_rec"),
+    "there are no bands": with_bands(SITE, rec="fg_c_rec"),
+    "observe": with_bands(replace(BANDED, mode=Mode.OBSERVE), rec="fg_c_rec"),
+    "advise": with_bands(replace(BANDED, mode=Mode.ADVISE), rec="fg_c_rec"),
+    "a name that no shim takes": with_bands(replace(BANDED, cluster="c c"), rec="fg_c c_rec"),
+}
+
+
+@pytest.mark.parametrize("desk", NO_QOS.values(), ids=NO_QOS.keys())
+def test_no_qos_is_set_when(desk: Desk) -> None:
+    assert "qos" not in desk.submit(qos="normal", batch="1")
+
+
+def test_old_standings_set_no_qos() -> None:
+    assert "qos" not in with_bands(rec="fg_c_rec").answer("S", JOB | {"qos": "normal"}, 5000.0)
+
+
+def test_only_a_users_move_into_a_managed_qos_is_refused() -> None:
+    desk = with_bands(rec="fg_c_rec")
+    move = {"qos": "normal", "batch": "1", "moved": "1"}
+    refused = desk.submit("M", **move, by=str(ALICE))
+    assert (refused["verdict"], "nobody could take back" in refused["user_msg"]) == ("reject", True)
+    assert desk.submit("M", **move, by=str(REBALANCER)) == {"verdict": "unchanged"}
+    desk.users.replace({ALICE: Identity(user="alice", groups=frozenset({"fraud"}))})
+    desk.book.offer(replace(STANDINGS, qos={"risk": "fg_c_risk"}))
+    assert "default QOS" in desk.submit("M", comment="agent=risk", moved="1")["user_msg"]
+    # A job that is there already and only gives up its requeue, and a shim that does not tell.
+    for moved in ({"moved": "0"}, {}):
+        assert desk.submit("M", **move | moved if moved else {"qos": "normal"}) == {"verdict": "accept", "agent": "rec"}
+
+
 def test_an_older_shim_that_sends_no_qos_is_answered_as_before() -> None:
     assert Desk(BANDED).submit()["verdict"] == "accept"
 

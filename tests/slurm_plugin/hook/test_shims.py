@@ -118,6 +118,29 @@ def test_what_is_said_about_an_accepted_job_reaches_the_user(shim: Shim, tmp_pat
     assert (call.rc, call.changed, call.told) == ("0", "site_factor=5", "did you mean agent=...?")
 
 
+QOS_SET = {
+    "beside a factor": (REPLY | {"qos": "fg_c_rec"}, "site_factor=5 qos=fg_c_rec"),
+    "alone": ({"verdict": "accept", "qos": "fg_c.x-1_rec"}, "qos=fg_c.x-1_rec"),
+    "as long as Slurm allows": ({"verdict": "accept", "qos": "q" * 255}, f"qos={'q' * 255}"),
+}
+
+
+@pytest.mark.parametrize("asked", [{"qos": "normal"}, {}], ids=["a QOS asked", "no QOS asked"])
+@pytest.mark.parametrize(("reply", "changed"), QOS_SET.values(), ids=QOS_SET.keys())
+def test_the_qos_of_the_answer_replaces_what_was_asked(
+    shim: Shim, tmp_path: Path, asked: dict[str, Value], reply: dict[str, str], changed: str
+) -> None:
+    with Hostile(tmp_path / "s", replies(encode_frame("R", reply))):
+        (call,) = shim.run(tmp_path / "s", Submit(more=asked), options=PATIENT)
+    assert (call.rc, call.changed) == ("0", changed)
+
+
+def test_an_update_sets_no_qos(shim: Shim, tmp_path: Path) -> None:
+    with Hostile(tmp_path / "s", replies(encode_frame("R", {"verdict": "accept", "qos": "fg_c_rec"}))):
+        (call,) = shim.run(tmp_path / "s", Modify(fields={"qos": "normal"}, record=OLD, uid=1), options=PATIENT)
+    assert (call.rc, call.changed) == ("0", "")
+
+
 def test_percent_signs_and_control_characters_in_a_message_are_harmless(shim: Shim, tmp_path: Path) -> None:
     reply = encode_frame("R", {"verdict": "reject", "user_msg": "100% \x1b[31m %s %d\n\xe9\0"})
     with Hostile(tmp_path / "s", replies(reply)):
@@ -208,19 +231,20 @@ def hear(shim: Shim, path: Path, step: Step) -> dict[str, str]:
 
 OLD: dict[str, Value] = {"user_id": 1, "account": "rec", "partition": "gpu", "qos": "a", "script": "#!"}
 BAND_ASKS = {
-    "sbatch": (Submit(more={"qos": "x", "script": "#!/bin/sh"}), "x - 1"),
-    "srun": (Submit(more={"qos": "x", "requeue": 0}), "x 0 0"),
-    "no QOS": (Submit(more={"script": "#!"}), "- - -"),
-    "a user's new QOS with requeue": (Modify(fields={"qos": "b", "requeue": 1}, record=OLD, uid=1), "b 1 1"),
-    "no requeue while it is in a QOS": (Modify(fields={"requeue": 0}, record=OLD, uid=1), "a 0 1"),
-    "another comment, the QOS stays": (Modify(fields={"comment": "x", "qos": "a"}, record=OLD, uid=1), "- - -"),
+    "sbatch": (Submit(more={"qos": "x", "script": "#!/bin/sh"}), "x - 1 -"),
+    "srun": (Submit(more={"qos": "x", "requeue": 0}), "x 0 0 -"),
+    "no QOS": (Submit(more={"script": "#!"}), "- - - -"),
+    "a user's new QOS with requeue": (Modify(fields={"qos": "b", "requeue": 1}, record=OLD, uid=1), "b 1 1 1"),
+    "no requeue while it is in a QOS": (Modify(fields={"requeue": 0}, record=OLD, uid=1), "a 0 1 0"),
+    "back to the account's default": (Modify(fields={"qos": ""}, record=OLD, uid=1), "- - - 1"),
+    "another comment, the QOS stays": (Modify(fields={"comment": "x", "qos": "a"}, record=OLD, uid=1), "- - - -"),
 }
 
 
 @pytest.mark.parametrize(("step", "want"), BAND_ASKS.values(), ids=BAND_ASKS.keys())
 def test_what_the_server_hears_of_the_qos(shim: Shim, tmp_path: Path, step: Step, want: str) -> None:
     heard = hear(shim, tmp_path / "s", step)
-    assert " ".join(heard.get(name, "-") for name in ("qos", "requeue", "batch")) == want
+    assert " ".join(heard.get(name, "-") for name in ("qos", "requeue", "batch", "moved")) == want
 
 
 def test_the_server_hears_who_changes_a_job(shim: Shim, tmp_path: Path) -> None:

@@ -35,6 +35,15 @@ def test_standings_are_read() -> None:
     assert standings.next_amounts["idle"] == (1, 0)
 
 
+def test_qoses_are_read_where_the_file_has_them() -> None:
+    agents = {"risk": {"weight": "1/2", "next": [0, 0], "qos": "fg_c_risk"}, "idle": {"weight": "0", "next": [1, 0]}}
+    book = book_at(agents=agents)
+    asked = [("risk", "fg_c_risk", 1000.0), ("risk", "fg_d_risk", 1000.0), ("idle", "fg_c_idle", 1000.0)]
+    assert [book.has_qos(*one) for one in asked] == [True, False, False]
+    assert not book.has_qos("risk", "fg_c_risk", 1000.1 + MAX_AGE_S)
+    assert not StandingsBook().has_qos("risk", "fg_c_risk", 1000.0)
+
+
 DAMAGED = {
     "no JSON": b"{",
     "not a mapping": b"[]",

@@ -39,6 +39,9 @@ FINE = [
     {"qos": G, "setting": "preempt", "value": f"fg_prod_rec_borrow,{B},{OPP}"},
     {"qos": G, "setting": "preempt", "value": ""},
     {"qos": B, "setting": "preempt", "value": f"fg_prod_rec_opp,{OPP}"},
+    # a retired agent's
+    {"qos": G, "setting": "preempt", "value": f"fg_prod_gone_borrow,fg_prod_gone_opp,{B}"},
+    {"qos": B, "setting": "preempt", "value": "fg_prod_gone_opp"},
     {"qos": f"{G},{B}", "setting": "grp_tres", "value": "cpu=64,mem=524288,gres/gpu=8,gres/gpu:a100=0"},
 ]
 REFUSED = [
@@ -62,6 +65,12 @@ REFUSED = [
     {"qos": f"{G},{B}", "setting": "preempt", "value": B},
     {"qos": OPP, "setting": "grp_tres", "value": "gres/gpu=8"},
     {"qos": G, "setting": "preempt", "value": "fg_prod_rec"},
+    {"qos": B, "setting": "preempt", "value": "fg_prod_gone_borrow"},
+    {"qos": G, "setting": "preempt", "value": "fg_prod_gone"},
+    {"qos": G, "setting": "preempt", "value": "fg_other_gone_opp"},
+    {"qos": G, "setting": "preempt", "value": f"{B},scav"},
+    {"qos": G, "setting": "preempt", "value": "scav_opp"},
+    {"qos": OPP, "setting": "preempt", "value": "fg_prod_gone_opp"},
     # the value
     *(
         {"qos": B, "setting": "priority", "value": text}

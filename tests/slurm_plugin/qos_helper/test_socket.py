@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from slurm_plugin.client.command import Command, CommandResult
+from slurm_plugin.errors import ConfigError
 from slurm_plugin.hook.server import HookServer
 from slurm_plugin.hook.socket_file import open_listener
 from slurm_plugin.hook.stats import HookStats
@@ -119,3 +120,27 @@ def test_once_slurmdbd_is_away_the_rest_is_not_asked(tmp_path: Path) -> None:
         outcomes = asked.apply([CHANGE, CHANGE, CHANGE])
     assert [one.verdict for one in outcomes] == [Verdict.AWAY] * 3
     assert len(ran) == 1
+
+
+@pytest.mark.parametrize(
+    ("is_there", "want"), [(True, "Run as root: chown -R "), (False, "run as root: install -d -o ")]
+)
+def test_a_directory_that_another_start_left_behind_is_named_with_the_way_out(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    is_there: bool,  # noqa: FBT001 - the table's column
+    want: str,
+) -> None:
+    directory = tmp_path / "fairgpu-qos"
+    if is_there:
+        directory.mkdir()
+
+    def refuse(*_: object, **__: object) -> None:
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr("slurm_plugin.hook.socket_file.os.open", refuse)
+    monkeypatch.setattr("slurm_plugin.hook.socket_file.Path.mkdir", refuse if not is_there else lambda *_, **__: None)
+    with pytest.raises(ConfigError, match="Permission denied") as caught:
+        open_listener(directory / "helper.sock", frozenset({0}), what="QOS helper")
+    assert want in str(caught.value)
+    assert str(caught.value).endswith(str(directory))

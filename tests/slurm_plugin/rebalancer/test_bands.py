@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from policies.plan import SetBorrowRank, SetPreemptList, SetQos, SetSiteFactor
-from policies.records import AccountName, AgentName, JobId
+from policies.quota.layout import HIGHEST_BORROW_PRIORITY
+from policies.records import AccountName, AgentName, JobId, JobState
 from slurm_plugin.client.qos import NO_LISTS
 from slurm_plugin.errors import SlurmAuthError
 from slurm_plugin.qos_helper.request import Verdict
@@ -278,6 +279,31 @@ def test_off_is_not_done_before_the_lists_are_full(tmp_path: Path) -> None:
     assert reset(world).lists.restored
     assert world.slurm.qos(RISK).preempt == FULL_RISK
     assert reset(world).n_touched == 0
+
+
+def test_off_gives_the_ranks_of_apply_back(tmp_path: Path) -> None:
+    world = busy(tmp_path)
+    borrow = f"{REC}_borrow"
+    world.slurm.set_qos(replace(world.slurm.qos(borrow), priority=6))
+    world.helper.is_away = True
+    assert dict(reset(world).lists.failed)[borrow]
+    world.helper.is_away = False
+    assert reset(world).lists.ranks == (borrow,)
+    assert world.slurm.qos(borrow).priority == HIGHEST_BORROW_PRIORITY
+    assert reset(world).n_touched == 0
+
+
+def test_a_rank_that_the_rebalancer_wrote_goes_back_when_it_is_reset(tmp_path: Path) -> None:
+    world = busy(tmp_path)
+    for number in range(3):
+        world.cycle()
+        for job in world.slurm.observe().jobs:
+            if job.state is JobState.PENDING and job.qos.endswith("_borrow"):
+                world.slurm.start_job(job.job_id, nodes=f"node0{number + 2}")
+    borrow = world.slurm.qos(f"{REC}_borrow")
+    assert borrow.priority < HIGHEST_BORROW_PRIORITY
+    reset(world)
+    assert world.slurm.qos(borrow.name).priority == HIGHEST_BORROW_PRIORITY
 
 
 def test_a_clean_stop_restores_the_lists(tmp_path: Path) -> None:

@@ -19,7 +19,7 @@ int main(void)
 			body[i] = (char) strtoul(pair, NULL, 16);
 		}
 		if (parse_answer(body, length, &answer))
-			printf("%d %u %s\n", (int) answer.verdict, answer.site_factor, answer.message);
+			printf("%d %u %s;%s\n", (int) answer.verdict, answer.site_factor, answer.qos, answer.message);
 		else
 			printf("-\n");
 		free(body);

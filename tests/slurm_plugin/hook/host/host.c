@@ -299,6 +299,9 @@ static void print_call(int rc, double ms, const job_desc_msg_t *before, const jo
 	printf("%d\t%.3f\t", rc, ms);
 	if (after->site_factor != NO_VAL)
 		printf("site_factor=%u", after->site_factor - NICE_OFFSET);
+	if (same.qos != before->qos)
+		printf("%sqos=%s", after->site_factor != NO_VAL ? " " : "", after->qos);
+	same.qos = before->qos;
 	if (memcmp(&same, before, sizeof(same)) != 0)
 		printf(" something else");
 	for (char *c = *told; c && *c; c++)
