@@ -108,6 +108,14 @@ def test_demo_tells_starts_ends_and_the_fair_counts(tmp_path: Path) -> None:
     assert "3 of 3 recorded plans came out the same" in done.stdout
 
 
+def test_the_runs_that_we_ship_come_out_the_same() -> None:
+    done = run("demo")
+    assert done.exit_code == 0, done.stdout[-2000:]
+    fairness, borrowing = json.loads(run("demo", "--json").stdout)["runs"]
+    assert len(fairness) > 30
+    assert any(moment["taken_back"] for moment in borrowing)
+
+
 def test_demo_fails_when_a_plan_differs(tmp_path: Path) -> None:
     folder = _record_run(tmp_path)
     write_snapshot(folder / "9.json", _tampered(make_snapshot(tmp_path)))
