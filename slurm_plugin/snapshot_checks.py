@@ -6,7 +6,7 @@ import re
 from itertools import chain
 from typing import TYPE_CHECKING, Final
 
-from slurm_plugin.client.gpu_requests import MAX_AMOUNT
+from policies.quota.amounts import MAX_AMOUNT
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator

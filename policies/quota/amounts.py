@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from policies.records import Tres
+
+GPU: Final = "gres/gpu"
+
+MAX_AMOUNT: Final = 2**50
+"""Of one TRES, in its unit (memory in MiB). Slurm takes a job that asks for more; it can never run, and beyond this no
+snapshot and no 64-bit sum holds it."""
 
 
 def add_tres(total: dict[str, int], tres: Tres, times: int = 1) -> None:

@@ -11,9 +11,8 @@ import numpy as np
 
 from policies.census import split_job_id
 from policies.plan import BandStanding, Finding
-from policies.quota.amounts import add_tres, as_tres, format_tres
+from policies.quota.amounts import GPU, add_tres, as_tres, format_tres
 from policies.quota.apportionment import apportion
-from policies.quota.free_room import GPU
 from policies.quota.names import BORROWED, Band, may_be_preempted_by
 from policies.quota.steering import preempting_bands
 from policies.records import JobState

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from policies.nodelist import expand_nodes
+from policies.quota.amounts import GPU, MAX_AMOUNT
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -19,11 +20,6 @@ if TYPE_CHECKING:
     from policies.records import JobRecord, NodeRecord, PartitionName, Tres
 
     Ints = NDArray[np.int64]
-
-GPU: Final = "gres/gpu"
-
-MAX_AMOUNT: Final = 2**50
-"""Larger amounts are no hardware; they are cut here so that sums stay whole 64-bit numbers."""
 
 
 _HELD: Final = attrgetter("nodes", "tres")

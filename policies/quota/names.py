@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import re
 from enum import StrEnum
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
-from policies.records import AgentName
+if TYPE_CHECKING:
+    from policies.records import AgentName
 
 PREFIX: Final = "fg_"
 """Every QOS of ours begins with it; nothing else is touched."""
@@ -77,7 +78,7 @@ def may_be_preempted_by(cluster: str, band: Band, name: str) -> bool:
     >>> may_be_preempted_by("Prod", Band.BORROW, "scav")
     False
     """
-    agent = name.removeprefix(band_qos(cluster, AgentName(""), Band.GUARANTEED))
+    agent = name.removeprefix(own_prefix(cluster))
     lower = [_SUFFIX[one] for one in _LOWER[band] if agent.endswith(_SUFFIX[one])]
     return agent != name and any(_AGENT.fullmatch(agent.removesuffix(suffix)) for suffix in lower)
 
@@ -90,4 +91,4 @@ def is_borrowed_qos(name: str) -> bool:
     >>> is_borrowed_qos("fg_prod_risk_opp"), is_borrowed_qos("fg_prod_risk"), is_borrowed_qos("scav_borrow")
     (True, False, False)
     """
-    return name.startswith(PREFIX) and name.endswith(tuple(_SUFFIX[band] for band in BORROWED))
+    return name.startswith(PREFIX) and loan_band(name) is not None

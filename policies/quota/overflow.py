@@ -15,10 +15,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from policies.quota.amounts import add_tres, describe_beyond, n_fitting
+from policies.quota.amounts import GPU, add_tres, describe_beyond, n_fitting
 from policies.quota.band_columns import BandColumns, compute_columns
 from policies.quota.eligible import delayed_victims, waits_for_room
-from policies.quota.free_room import GPU, FreeRoom
+from policies.quota.free_room import FreeRoom
 from policies.quota.names import BORROWED, Band
 from policies.quota.wishes import BANDS, Rule, Wishes
 from policies.records import JobId

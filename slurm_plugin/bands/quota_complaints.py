@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import math
 from statistics import median_low
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from policies.ownership import Resolver
+from policies.quota.amounts import GPU
 from policies.quota.nominal import configured_capacity, excess_quotas
 from policies.site_policy import QuotaKind
 from slurm_plugin.bands.complaint import Complaint
@@ -17,8 +18,6 @@ if TYPE_CHECKING:
     from policies.quota.nominal import AgentQuota
     from policies.records import Observation
     from policies.site_policy import AgentPolicy, SitePolicy
-
-_GPU: Final = "gres/gpu"
 
 
 def excess_complaints(policy: SitePolicy, seen: Observation) -> Iterator[Complaint]:
@@ -46,11 +45,11 @@ def quota_complaints(policy: SitePolicy, quotas: tuple[AgentQuota, ...], seen: O
         yield from _empty_quotas(agent, quota, capacity)
         yield from _empty_caps(policy, agent, quota, capacity)
         cap, job = dict(quota.borrow_cap), usual.get(quota.agent, 0)
-        if 0 < cap.get(_GPU, job) < job:
+        if 0 < cap.get(GPU, job) < job:
             yield Complaint(
-                what=f"agent {quota.agent} may borrow {cap[_GPU]} GPUs, its usual job takes {job}",
+                what=f"agent {quota.agent} may borrow {cap[GPU]} GPUs, its usual job takes {job}",
                 why="such a job never fits into the borrow band",
-                fix=f"site file: agents.{quota.agent}.borrowing_limit: {{{_GPU}: {job}}}",
+                fix=f"site file: agents.{quota.agent}.borrowing_limit: {{{GPU}: {job}}}",
             )
 
 
@@ -87,7 +86,7 @@ def _usual_gpus(policy: SitePolicy, seen: Observation) -> dict[str, int]:
     resolver = Resolver.from_observation(seen, policy)
     sizes: dict[str, list[int]] = {}
     for job in seen.jobs:
-        gpus = dict(job.tres).get(_GPU, 0)
+        gpus = dict(job.tres).get(GPU, 0)
         if gpus and (job.state.is_pending or job.state.holds_resources):
             agent = resolver.decide_one(job).agent
             if agent is not None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
+from policies.quota.amounts import GPU
 from slurm_plugin.cli._numbers import amount
 from slurm_plugin.cli._status_rows import Section
 
@@ -12,7 +13,6 @@ if TYPE_CHECKING:
     from policies.plan import AgentStanding, BandStanding, Plan
     from policies.records import Tres
 
-GPU: Final = "gres/gpu"
 LEGEND: Final = (
     "used: in the quota; opport.: opportunistic; other: in no band of ours; lent: what others use of the quota;",
     "over: use above the quota; claims: what it is owed and waits for; moved: jobs that wait in a borrowed band.",

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
+from policies.quota.amounts import GPU
 from slurm_plugin.cli._options import EXIT_FAILED, json_option
 from slurm_plugin.cli._output import echo_json, print_line, print_table
 from slurm_plugin.rebalancer.run_story import AgentCount, Moment, tell_run
@@ -20,8 +21,6 @@ if TYPE_CHECKING:
 
 RECORDED_RUN: Final = Path(__file__).parents[1] / "demo_run"
 """Snapshots of a run of ``scripts/demo``, a folder for each act, shipped in the package."""
-
-_GPU: Final = "gres/gpu"
 
 
 @click.command("demo")
@@ -117,7 +116,7 @@ def _has_news(before: Moment, moment: Moment) -> bool:
 
 
 def _quota(count: AgentCount) -> str:
-    quota = None if count.bands is None else dict(count.bands.nominal).get(_GPU)
+    quota = None if count.bands is None else dict(count.bands.nominal).get(GPU)
     return "none" if quota is None else str(quota)
 
 
@@ -125,7 +124,7 @@ def _in_bands(count: AgentCount) -> str:
     bands = count.bands
     if bands is None:
         return "-"
-    return "+".join(str(dict(use).get(_GPU, 0)) for use in (bands.guaranteed, bands.borrow, bands.opportunistic))
+    return "+".join(str(dict(use).get(GPU, 0)) for use in (bands.guaranteed, bands.borrow, bands.opportunistic))
 
 
 def _jobs(jobs: tuple[tuple[JobId, AgentName], ...]) -> str | None:

@@ -9,17 +9,13 @@ any GPU); for a pending job only types that the user named count. And where the 
 from __future__ import annotations
 
 from functools import lru_cache
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
+from policies.quota.amounts import MAX_AMOUNT
 from slurm_plugin import translate
 
 if TYPE_CHECKING:
     from policies.records import Tres
-
-
-MAX_AMOUNT: Final = 2**50
-"""Of one TRES, in its unit (memory in MiB). Slurm takes a job that asks for more; it can never run, and beyond this no
-snapshot and no 64-bit sum holds it."""
 
 
 class ResourceCells(NamedTuple):

@@ -14,9 +14,10 @@ from functools import lru_cache
 from operator import itemgetter
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from policies.quota.amounts import MAX_AMOUNT
 from policies.records import AccountName, JobId, JobRecord, JobState, PartitionName
 from slurm_plugin import translate
-from slurm_plugin.client.gpu_requests import MAX_AMOUNT, ResourceCells, SettledTres, settle_tres
+from slurm_plugin.client.gpu_requests import ResourceCells, SettledTres, settle_tres
 from slurm_plugin.client.job_columns import CELL_PARSERS, JobRow
 
 if TYPE_CHECKING:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Final
 
+from policies.quota.amounts import MAX_AMOUNT
 from policies.submission.band_request import NO_BAND, BandRequest
 
 if TYPE_CHECKING:
@@ -16,7 +17,6 @@ if TYPE_CHECKING:
 
 _NO_VAL16: Final = 0xFFFE
 _NO_VAL: Final = 0xFFFFFFFE
-_MAX_AMOUNT: Final = 1 << 50
 _MAX_ARRAY_TASKS: Final = 4_000_001
 _MAX_ARRAY_TEXT: Final = 65_536
 
@@ -145,7 +145,7 @@ def read_band(fields: Mapping[str, str], *, default: bool | None) -> BandRequest
     )
 
 
-def _number(fields: Mapping[str, str], name: str, no_val: int = _MAX_AMOUNT) -> int | None:
+def _number(fields: Mapping[str, str], name: str, no_val: int = MAX_AMOUNT) -> int | None:
     # NO_VAL and INFINITE of the field's width, and anything that is no plain number, mean "not asked".
     text = fields.get(name)
     if text is None or len(text) > 20 or not (text.isascii() and text.isdigit()):

@@ -7,9 +7,10 @@ choose first, so that a claim elsewhere does not lose the only victim it can hav
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from policies.nodelist import expand_nodes
+from policies.quota.amounts import GPU
 from policies.quota.names import Band
 
 if TYPE_CHECKING:
@@ -17,8 +18,6 @@ if TYPE_CHECKING:
 
     from policies.records import JobId, JobRecord, Observation
     from slurm_plugin.rebalancer.own_qos import OwnQos
-
-_GPU: Final = "gres/gpu"
 
 
 def assign_claims(
@@ -57,7 +56,7 @@ def _may_take(job: JobRecord, victim: JobRecord, own: OwnQos) -> bool:
 
 def _unit(claim: JobRecord) -> str:
     """The TRES in which a claim is counted: GPUs where it asks for any."""
-    return _GPU if dict(claim.tres).get(_GPU) else "cpu"
+    return GPU if dict(claim.tres).get(GPU) else "cpu"
 
 
 def _is_covered(claim: JobRecord, taken: Mapping[JobId, int]) -> bool:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from policies.nodelist import expand_nodes
-from policies.quota.amounts import format_tres
+from policies.quota.amounts import GPU, format_tres
 from policies.quota.names import Band
 from policies.records import AgentName, JobId, JobRecord
 from slurm_plugin.rebalancer.claims import assign_claims
@@ -127,4 +127,4 @@ def reclaim_row(reclaim: Reclaim, *, at_s: float) -> Mapping[str, object]:
 
 
 def _n_gpus(job: JobRecord) -> int:
-    return dict(job.tres).get("gres/gpu", 0)
+    return dict(job.tres).get(GPU, 0)

@@ -94,7 +94,7 @@ class Reporter:
 
     def _write_files(self, rebalancer: Rebalancer, result: CycleResult) -> None:
         site = rebalancer.site
-        budget = compute_budget(result, site.rebalancer)
+        budget = compute_budget(result, rebalancer.enactor.bucket)
         interval_s = site.rebalancer.interval_s
         content = standings_bytes(result.plan, site.policy, interval_s=interval_s, budget=budget)
         _write_counted(rebalancer, "standings", lambda: write_standings(site.paths.run_dir, content))

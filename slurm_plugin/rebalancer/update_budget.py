@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from slurm_plugin.rebalancer.cycle import CycleResult
-    from slurm_plugin.site.model import RebalancerSettings
+    from slurm_plugin.rebalancer.rate_limit import TokenBucket
 
 _SENT: Final = (EnactOutcome.WRITTEN, EnactOutcome.REJECTED, EnactOutcome.UNANSWERED)
 _BY_USER: Final = "Remote Procedure Call statistics by user"
@@ -67,11 +67,11 @@ class ControllerLoad:
         return self.total_s / self.n_rpcs if self.n_rpcs else 0.0
 
 
-def compute_budget(result: CycleResult, settings: RebalancerSettings) -> UpdateBudget:
+def compute_budget(result: CycleResult, bucket: TokenBucket) -> UpdateBudget:
     """Return what a cycle used of its budget."""
     return UpdateBudget(
-        per_second=settings.updates_per_second,
-        per_cycle=max(1, int(settings.updates_per_second * settings.interval_s)),
+        per_second=int(bucket.rate_per_s),
+        per_cycle=int(bucket.burst),
         sent=result.enacted.count(*_SENT) + result.released.n_touched,
         deferred=result.enacted.count(EnactOutcome.DEFERRED),
     )

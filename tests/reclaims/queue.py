@@ -22,7 +22,7 @@ agents:
   risk: {{accounts: [risk], base_weight: 0.5, quota: {{gres/gpu: 8}}}}
   rec: {{accounts: [rec], base_weight: 0.25, quota: {{gres/gpu: 4}}}}
   vision: {{accounts: [vision], base_weight: 0.25, quota: {{gres/gpu: 4}}}}
-bands: {{borrow_frac: 0.5, max_reclaims: 1000}}
+bands: {{borrow_frac: 0.5, {more}}}
 site_factor: {{scale: 1000}}
 rebalancer: {{interval: 1s}}
 hook: {{socket: {root}/run/fairgpu/hook.sock, peers: [root, slurm]}}
@@ -42,7 +42,9 @@ class Row(NamedTuple):
 
 def write_site(cluster: MiniCluster) -> None:
     """Write the site file and apply it: risk is owed 8 of 16 GPUs, rec and vision 4 each."""
-    (cluster.root / "etc/fairgpu-site.yaml").write_text(SITE.format(name=cluster.name, root=cluster.root))
+    (cluster.root / "etc/fairgpu-site.yaml").write_text(
+        SITE.format(name=cluster.name, root=cluster.root, more="max_reclaims: 1000")
+    )
     cluster.run("root", "fairgpu", "apply", "--yes")
 
 

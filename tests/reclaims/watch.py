@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, Self
 
 from policies.census import compute_state
-from policies.quota.free_room import GPU, FreeRoom
+from policies.quota.amounts import GPU
+from policies.quota.free_room import FreeRoom
 from policies.quota.victims import list_loans, predict_victims
 from policies.records import JobId, JobState
 from slurm_plugin.client import CliSettings, CliSlurm, ProcessRunner

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Final
 
 from slurm_plugin.rebalancer.lease import lease_holder
 from tests.e2e.mini_cluster import MiniCluster, accepts, members, wait_for
+from tests.reclaims.queue import SITE
 from tests.soak.supervise import Supervised
 
 if TYPE_CHECKING:
@@ -23,20 +24,6 @@ KINDS: Final = ("hook server", "rebalancer", "QOS helper", "slurmctld", "slurmdb
 OURS: Final = ("rebalancer", "QOS helper", "hook server")
 """In the order in which they are stopped: the rebalancer's last act needs the helper."""
 
-SITE: Final = """\
-cluster: {name}
-mode: enforce
-partitions: [main, cpu]
-agents:
-  risk: {{accounts: [risk], base_weight: 0.5, quota: {{gres/gpu: 8}}}}
-  rec: {{accounts: [rec], base_weight: 0.25, quota: {{gres/gpu: 4}}}}
-  vision: {{accounts: [vision], base_weight: 0.25, quota: {{gres/gpu: 4}}}}
-bands: {{borrow_frac: 0.5, grace: 2s}}
-site_factor: {{scale: 1000}}
-rebalancer: {{interval: 1s}}
-hook: {{socket: {root}/run/fairgpu/hook.sock, peers: [root, slurm]}}
-paths: {{state_dir: {root}/var/fairgpu, run_dir: {root}/run/fairgpu}}
-"""
 _UP_S: Final = 60.0
 _FLUSH: Final = "innodb_flush_log_at_trx_commit"
 _SLURM: Final = ("slurmd", "slurmctld", "slurmdbd", "mariadbd")
@@ -54,7 +41,7 @@ class Stage:
         """Start everything and wait until it serves."""
         MiniCluster.up(self.cluster.name, "--hook", "--hook-deadline-ms", "150")
         root = self.cluster.root
-        (root / "etc/fairgpu-site.yaml").write_text(SITE.format(name=self.cluster.name, root=root))
+        (root / "etc/fairgpu-site.yaml").write_text(SITE.format(name=self.cluster.name, root=root, more="grace: 2s"))
         self.dump_before = self.dump()
         self.cluster.run("root", "fairgpu", "apply", "--yes")
         self._take_over_slurm()

@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, cast
 import numpy as np
 
 from policies.plan import BandMemory, SetQos
-from policies.quota.amounts import add_tres, exceeded, n_fitting
+from policies.quota.amounts import GPU, add_tres, exceeded, n_fitting
 from policies.quota.band_plan import BandPlan, _starts, make_move
 from policies.quota.band_report import band_findings, band_standings
 from policies.quota.eligible import MAX_REQUEUE_DELAY_S, may_borrow
-from policies.quota.free_room import GPU, FreeRoom
+from policies.quota.free_room import FreeRoom
 from policies.quota.memory import keep_memory
 from policies.quota.names import BORROWED, Band
 from policies.quota.overflow import Overflow, Reservation, usage_by_band

@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from policies.cycle import decide
+from policies.quota.amounts import MAX_AMOUNT
 from policies.records import JobId, JobState
-from slurm_plugin.client.gpu_requests import MAX_AMOUNT
 from slurm_plugin.client.job_columns import JOB_COLUMNS, JobRow
 from slurm_plugin.client.jobs import JobReading, read_jobs
 from slurm_plugin.client.table import Separators, Table, parse_table
